@@ -1,6 +1,9 @@
 //! Builds the reference kernel, and the probe that `softfault compare` runs on it
-//! and on Linux, into this package's output folder; `run/image.rs` embeds them.
-//! Each is a workspace of its own.
+//! and on Linux, and copies them to this package's output folder; `run/image.rs`
+//! embeds them. Each is a workspace of its own.
+//!
+//! The builds are the same for all profiles of this package, so they share folders
+//! in the target folder: `embedded/kernel`, `embedded/probe`. Cargo locks each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,8 +43,14 @@ fn main() {
     println!("cargo:rerun-if-changed={}", crates.join("../Cargo.toml").display());
 
     let out = PathBuf::from(variable("OUT_DIR"));
-    embed(&kernel, &out.join("kernel"), &out.join("softfault-kernel"));
-    embed(&probe, &out.join("probe"), &out.join("softfault-probe"));
+    let shared = shared(&out).join("embedded");
+    embed(&kernel, &shared.join("kernel"), &out.join("softfault-kernel"));
+    embed(&probe, &shared.join("probe"), &out.join("softfault-probe"));
+}
+
+/// The target folder, of which the output folder is `PROFILE/build/PACKAGE-HASH/out`.
+fn shared(out: &Path) -> &Path {
+    out.ancestors().nth(4).expect("cargo puts the output folder into a target folder")
 }
 
 /// Puts the binary of the package's name there.

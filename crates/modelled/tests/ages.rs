@@ -1,8 +1,6 @@
 //! I47: ages. Walks, claims and advances write the same words.
 
-mod common;
-
-use common::{World, explore, run, use_blocks};
+use common::{World, beside_pagers, explore, run, use_blocks};
 use softfault_modelled::{Access, AddressSpace, Advance, FaultLocking};
 
 const ALL: u64 = u64::MAX;

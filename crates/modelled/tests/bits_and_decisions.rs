@@ -1,10 +1,8 @@
 //! F11, and copy-on-write decisions on a page that only one space still maps: in both another CPU changes
 //! the entry between the read and the change. Also the resident count that two faults share.
 
-mod common;
-
 use common::pager;
-use common::{World, explore, run};
+use common::{World, beside_pagers, explore, run};
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags, Prot};
 use std::sync::{Arc, Mutex};

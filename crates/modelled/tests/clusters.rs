@@ -1,8 +1,6 @@
 //! Clusters: CPUs that share a block for small frames, since there are few blocks. The block may be used
 //! up, or its reservation end, while another CPU joins.
 
-mod common;
-
 use common::{World, explore, run, use_blocks};
 use softfault_modelled::{Access, Advice, FaultLocking};
 

@@ -18,7 +18,7 @@ fn each_has_a_pager_or_no_pages() {
     for path in files.filter(|path| path.extension().is_some_and(|kind| kind == "rs")) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        if !text.contains("mod common;") {
+        if !text.contains("use common::") {
             continue;
         }
         let names = ["Pager::SwapsOut", "Pager::Fails"];

@@ -1,9 +1,7 @@
 //! F1, F2: faults against faults.
 
-mod common;
-
 use common::pager;
-use common::{World, explore, run};
+use common::{World, beside_pagers, explore, run};
 use softfault_modelled::hooks::Mapping;
 use softfault_modelled::{Access, Event, FaultLocking, Vpn};
 

@@ -1,8 +1,6 @@
 //! F3, F4, F8: faults against operations that take memory or rights away.
 
-mod common;
-
-use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
+use common::{FIXED_PRIVATE, READ, RW, World, be, beside_pagers, explore, run};
 use softfault_modelled::{Access, FaultError, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags};
 

@@ -1,9 +1,7 @@
 //! I22: a read fault maps a neighbour of its page while another CPU discards, moves or maps the neighbour,
 //! or removes its entry, table or mapping.
 
-mod common;
-
-use common::{Modelled, World, explore, run};
+use common::{Modelled, World, beside_pagers, explore, run};
 use softfault_modelled::policy::around::FaultAround;
 use softfault_modelled::{Access, Advice, FaultError, FaultLocking, MapFlags, ObjectPart, Pfn, Prot, SharedObject};
 

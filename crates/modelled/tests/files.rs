@@ -3,11 +3,9 @@
 //! Ways to fail: a page is read twice, or its read is lost; what was taken out comes back; a word names a frame
 //! that is free; an object goes while somebody reads; somebody sleeps for a read that never ends, or for no read.
 
-mod common;
-
 use common::files::{self, Reads};
 use common::pager;
-use common::{Modelled, RW, World, be, explore, let_parks_block, run, use_swap};
+use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
 use softfault_modelled::{FileId, MapFlags, ObjectPart, Order, SharedObject};

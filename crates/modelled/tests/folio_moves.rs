@@ -1,10 +1,8 @@
 //! I22, I45: a folio of an object moves as a whole or not at all, while another CPU uses, discards or moves
 //! one of its pages.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, RW, World, explore, run};
+use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,7 @@
 //! F5, F9: copy-on-write decisions against fork and against each other.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, explore, let_others_run_in_shootdowns_of, run};
+use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking};
 use std::sync::{Arc, Mutex};
 

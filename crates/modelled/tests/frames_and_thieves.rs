@@ -1,8 +1,6 @@
 //! F10, I10: the last frames are in frame caches. One CPU (the thief) empties the caches of others
 //! while these use or fill them.
 
-mod common;
-
 use common::{World, explore, run};
 use softfault_modelled::Advice;
 use softfault_modelled::{Access, FaultError, FaultLocking};

@@ -1,10 +1,8 @@
 //! T2, T3, T6, T8: huge mappings are made, split and collapsed while other CPUs use them. In the toy format
 //! a huge page is four small ones.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, READ, World, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
+use common::{Modelled, READ, World, beside_pagers, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
 use softfault_modelled::policy::collapse::CollapseRefusal;
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
 use softfault_modelled::{Advice, MremapFlags};

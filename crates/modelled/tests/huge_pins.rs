@@ -1,9 +1,7 @@
 //! I23, I26: pins of pages inside a huge mapping (here of four pages), against its
 //! split, its end, fork and collapse.
 
-mod common;
-
-use common::{Modelled, World, explore, run};
+use common::{Modelled, World, beside_pagers, explore, run};
 use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::{

@@ -1,9 +1,7 @@
 //! I45: a folio of 2 MiB is one word of an object's tree. A node takes its place when it is cut.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, RW, World, explore, run, use_swap, use_three_whole_blocks, use_whole_block};
+use common::{Modelled, RW, World, beside_pagers, explore, run, use_swap, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
 use std::sync::{Arc, Mutex};

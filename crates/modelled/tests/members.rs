@@ -1,9 +1,7 @@
 //! I44: a CPU that removes a page from an object finds every entry of the page, while spaces begin to map
 //! it, fork, move their mapping, or end.
 
-mod common;
-
-use common::{Modelled, RW, World, explore, run, use_cpus};
+use common::{Modelled, RW, World, beside_pagers, explore, run, use_cpus};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, SharedObject};
 use softfault_modelled::{MapFlags, MremapFlags};
 

@@ -1,9 +1,7 @@
 //! I27: a private page moves to another frame while another CPU uses it.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, explore, let_others_run_in_shootdowns_of, run};
+use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
 use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, Pfn, PinError, Term};
 use std::sync::{Arc, Mutex};
 

@@ -1,10 +1,8 @@
 //! I15, I29: a mapping moves while another CPU faults in it. The toy format has
 //! leaf tables of four pages.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, explore, run};
+use common::{World, explore, models, run};
 use softfault_modelled::{Access, Event, FaultError, MremapError};
 use softfault_modelled::{Advice, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,6 @@
 //! I24: a subscriber that maps a frame from a lookup never keeps it after the page has changed.
 
-mod common;
-
-use common::{Modelled, World, explore, on_notice, run};
+use common::{Modelled, World, beside_pagers, explore, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{
     Access, AddressSpace, FaultLocking, MapFlags, Notice, ObjectPart, Pfn, SharedObject, Subscription,

@@ -1,9 +1,7 @@
 //! I12, I14: pages are discarded from a live object while other CPUs fault on them, read or write them by
 //! the handle, or remove the last mapping.
 
-mod common;
-
-use common::{Modelled, RW, World, explore, run};
+use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, FaultError, FaultLocking, ObjectPart, SharedObject};
 

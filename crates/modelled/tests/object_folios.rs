@@ -1,10 +1,8 @@
 //! I45: a folio of an object is filled in whole, is found from each of its pages, and is cut only when no
 //! CPU uses one of them.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, RW, World, explore, run};
+use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, SharedObject, Term};
 

@@ -1,10 +1,8 @@
 //! I22, I30: a page of an object moves to another frame while another CPU uses the page, discards it, or
 //! ends the object.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, RW, World, explore, run};
+use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, Pfn, SharedObject};
 use softfault_modelled::{MapFlags, Term};
 use std::sync::{Arc, Mutex};

@@ -4,10 +4,10 @@
 //! Ways to fail: the page has two frames, or two CPUs read it; a store is lost, or a discarded page comes
 //! back; a frame, slot or object is freed while it is used, or never; a waiter is not woken.
 
-mod common;
-
 use common::pager;
-use common::{Modelled, RW, World, be, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail};
+use common::{
+    Modelled, RW, World, be, beside_pagers, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail,
+};
 use common::{run, use_swap};
 use softfault_modelled::{Access, Advice, MlockFlags, SharedObject, SwapRefusal, Term};
 use softfault_modelled::{AddressSpace, Event, FaultError, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Pfn};

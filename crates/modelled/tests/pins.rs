@@ -1,10 +1,8 @@
 //! I23: pins against fork, against removal, and their release against the last
 //! unmapping.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{Modelled, World, explore, run};
+use common::{Modelled, World, explore, models, run};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, Pfn, Pin, PinError, Term};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,8 @@
 //! The memory of a page fails while another CPU uses it: the frame is never allocated again, and accesses
 //! to the page fail.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, explore, let_others_run_in_shootdowns_of, run};
+use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, Term};
 use std::sync::{Arc, Mutex};
 

@@ -4,10 +4,8 @@
 //! Ways to fail: a copy is made of a frame that has become another page's; a copy stays beyond the end, or
 //! goes from a mapping that is not the object's; two copies of one page, of which one is lost.
 
-mod common;
-
 use common::pager;
-use common::{FIXED_PRIVATE, Modelled, RW, World, explore, run, use_swap};
+use common::{FIXED_PRIVATE, Modelled, RW, World, beside_pagers, explore, run, use_swap};
 use softfault_modelled::{Access, Advice, MapFlags, MremapFlags};
 use softfault_modelled::{AddressSpace, FaultError, FaultLocking, ObjectPart, Pfn, SharedObject};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,8 @@
 //! Resident counts of CPUs that have no line beside the space: two of them add the same
 //! frame of lines at once, and count meanwhile.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, be, explore, run, use_cpus};
+use common::{World, be, explore, models, run, use_cpus};
 use softfault_modelled::{Access, FaultLocking};
 
 /// The first CPUs without a line beside the space.

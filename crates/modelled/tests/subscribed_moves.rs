@@ -1,10 +1,8 @@
 //! I24, I27: a private page moves, or its memory fails, in a space with subscribers. A subscriber never uses
 //! a former frame of the page, and gets no notice of a space that has ended.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{Modelled, World, device_store, explore, on_notice, run};
+use common::{Modelled, World, device_store, explore, models, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{AddressSpace, FaultLocking, Notice, Pfn, Subscription, Vpn, Why};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! I40: at rest the summaries list each block that has something to offer. The models cover each pair of
 //! changes that meet in a word of one level, or in words of two levels.
 
-mod common;
-
 use common::{Modelled, arena_frames, explore, run};
 use softfault_modelled::addr::{Order, Pfn};
 use softfault_modelled::hooks::{FewBlocks, Trees};

@@ -4,10 +4,8 @@
 //! Ways to fail: a fault reads a slot that was reused meanwhile; a slot or a frame is freed while it is
 //! used, or never; a discarded page comes back.
 
-mod common;
-
 use common::pager::{self, Pager};
-use common::{World, be, explore, let_others_run_in_shootdowns_of, run, use_swap};
+use common::{World, be, explore, let_others_run_in_shootdowns_of, models, run, use_swap};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, MigrateRefusal, SwapRefusal, Term};
 use std::sync::{Arc, Mutex};
 

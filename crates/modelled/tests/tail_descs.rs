@@ -1,8 +1,6 @@
 //! I51: a lookup of a tail never reads the reused frame that had its descriptor.
 
-mod common;
-
-use common::{Modelled, RW, World, explore, run, use_swap, use_whole_block};
+use common::{Modelled, RW, World, beside_pagers, explore, run, use_swap, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
     Access, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, SharedObject, SwapRefusal, Term,

@@ -2,8 +2,6 @@
 //! to be of one version: an end of one and rights of another are a mapping that
 //! never was.
 
-mod common;
-
 use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
 use softfault_modelled::{Access, FaultError, FaultLocking, Rights};
 use softfault_modelled::{Advice, Prot};

@@ -1,9 +1,7 @@
 //! I39: nothing is stored through a walk once the operation that took the page away
 //! has returned.
 
-mod common;
-
-use common::{World, explore, let_shootdowns_wait, run};
+use common::{World, beside_pagers, explore, let_shootdowns_wait, run};
 use softfault_modelled::{Access, Advice, FaultLocking, Machine, Pfn, Walked};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,8 +1,6 @@
 //! The store buffers themselves: what they let a CPU see, and what they must not.
 //! Without these a model that finds nothing would prove nothing.
 
-mod common;
-
 use common::{run, shuffled};
 use softfault_shuffled::sync::{self, Ordering, Word};
 use std::sync::Arc;

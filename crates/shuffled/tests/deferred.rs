@@ -5,8 +5,6 @@
 //! is still to come; a frame of it is given out before it is laid out, or counted twice; the holes lead past one of
 //! two sections that come at the same time.
 
-mod common;
-
 use common::{FIXED_PRIVATE, RW, Shuffled, run, shuffled, vm_that_is_not_zero};
 use softfault_shuffled::addr::Pfn;
 use softfault_shuffled::table::format::X86_64;

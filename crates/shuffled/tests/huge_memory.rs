@@ -1,8 +1,6 @@
 //! Huge pages on CPUs with store buffers. In the toy format a huge page is four small
 //! ones; the rest is as in `weak_memory`.
 
-mod common;
-
 use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::Advice;
 use softfault_shuffled::policy::huge::Enabled;

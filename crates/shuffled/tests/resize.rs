@@ -4,8 +4,6 @@
 //! Ways to fail: a frame of a section is given out before the section is laid out; a section goes with a frame in use;
 //! a late view of a block of the section writes what is somebody else's by then.
 
-mod common;
-
 use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, run, shuffled, vm_that_grows};
 use softfault_shuffled::addr::{Access, Pfn};
 use softfault_shuffled::table::format::X86_64;

@@ -6,8 +6,6 @@
 //! a pager, which swaps their pages out, and whose memory fails now and then. After each
 //! schedule every invariant is checked.
 
-mod common;
-
 use common::{FIXED_PRIVATE, NR_SLOTS, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;

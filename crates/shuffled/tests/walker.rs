@@ -1,8 +1,6 @@
 //! I39 on CPUs whose stores wait in buffers: what is stored through a walk is there, or
 //! was refused, when the operation that takes the page away goes on.
 
-mod common;
-
 use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, be, run, shuffled, vm};
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, Prot, Tunables};

@@ -129,12 +129,12 @@ macro_rules! beside_pagers {
 
         #[test]
         fn beside_a_pager() {
-            $crate::common::pager::beside_a_pager($crate::common::pager::Pager::SwapsOut, WITH_PAGES);
+            $crate::pager::beside_a_pager($crate::pager::Pager::SwapsOut, WITH_PAGES);
         }
 
         #[test]
         fn where_memory_fails() {
-            $crate::common::pager::beside_a_pager($crate::common::pager::Pager::Fails, WITH_PAGES);
+            $crate::pager::beside_a_pager($crate::pager::Pager::Fails, WITH_PAGES);
         }
     };
 }

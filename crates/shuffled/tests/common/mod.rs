@@ -1,5 +1,7 @@
 //! A machine of a few CPUs with store buffers and TLBs, under shuttle's scheduler.
-#![allow(dead_code)]
+#![allow(missing_docs, reason = "for tests alone")]
+
+pub mod calls;
 
 use shuttle::rand::RngCore;
 use softfault_shuffled::addr::{Access, Pfn, SwapSlot, Vpn};

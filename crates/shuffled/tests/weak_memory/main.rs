@@ -6,8 +6,6 @@
 //! same buffers. Each barrier of these protocols has a mutant that a test here kills.
 
 mod accesses;
-#[path = "../common/mod.rs"]
-mod common;
 mod forks;
 mod frames;
 mod moves;
