@@ -4,7 +4,7 @@ use crate::cpu::as_no_cpu;
 use crate::file::HostFile;
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
-use softfault::{FileFill, FileId, FillError, Filling};
+use softfault::{FileFill, FileId, FillError, Filling, PAGE_SIZE, Pfn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -27,6 +27,24 @@ impl<F: Format> Hosted<F> {
             bytes.len()
         );
         self.arena.store_over(fill.first_frame(), offset, bytes);
+    }
+
+    /// Reads bytes from the frames of a fill that the embedder has, from byte `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// If they go beyond its frames.
+    pub fn read_fill(&self, fill: &FileFill, offset: u64, into: &mut [u8]) {
+        let end = offset + into.len() as u64;
+        assert!(end <= fill.nr_frames() * PAGE_SIZE, "{} bytes at {offset}: beyond the frames", into.len());
+        let mut at = offset;
+        while at < end {
+            let done = (at - offset) as usize;
+            let len = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
+            let pfn = Pfn(fill.first_frame().0 + (at / PAGE_SIZE) as u32);
+            self.arena.load(pfn, (at % PAGE_SIZE) as usize, &mut into[done..done + len as usize]);
+            at += len;
+        }
     }
 
     /// A file that is not there fails.

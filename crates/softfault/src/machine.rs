@@ -11,7 +11,7 @@ use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
 
-mod file;
+pub(crate) mod file;
 mod range;
 mod swap;
 

@@ -4,7 +4,7 @@
 
 use super::{Modelled, Vm};
 use softfault_modelled::machine::Machine;
-use softfault_modelled::{FileFill, FillError, Filling};
+use softfault_modelled::{FileFill, FillError, Filling, Pfn};
 use std::cell::{Cell, RefCell};
 
 /// How reads are answered from now on.
@@ -68,7 +68,14 @@ pub fn end_kept(vm: &Vm<Modelled>, result: Result<(), FillError>) -> bool {
     true
 }
 
-fn write(fill: &FileFill, version: u8) {
+/// The first byte of each page of a fill that the embedder has.
+pub fn bytes_of<const N: usize>(fill: &FileFill) -> [u8; N] {
+    // SAFETY: I1, I6: as for `write`.
+    core::array::from_fn(|i| unsafe { Modelled.frame_ptr(Pfn(fill.first_frame().0 + i as u32)).read() })
+}
+
+/// Fills all of its bytes.
+pub fn write(fill: &FileFill, version: u8) {
     let frames = Modelled.frame_ptr(fill.first_frame());
     // SAFETY: I1, I6: the frames are nobody else's until the fill comes back.
     unsafe { core::ptr::write_bytes(frames, version, fill.len_bytes() as usize) };

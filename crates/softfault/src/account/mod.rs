@@ -66,6 +66,8 @@ events! {
     RefusedPoisoned = "fault_refused_poisoned",
     /// Faults on a page that could not be read from the swap area.
     RefusedNotRead = "fault_refused_not_read",
+    /// Faults on a page that the embedder installs, and that is missing.
+    RefusedMissing = "fault_refused_missing",
     /// Faults refused: out of frames.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
@@ -110,6 +112,10 @@ events! {
     Pgmajfault = "pgmajfault",
     /// Pages read from files.
     FileRead = "file_read",
+    /// Pages that the embedder installed in explicit objects.
+    ExplicitInstalled = "explicit_installed",
+    /// Pages that the embedder took out of explicit objects.
+    ExplicitEvicted = "explicit_evicted",
     /// Clean pages of files that were dropped for want of frames.
     FileDropped = "file_dropped",
     /// Reads of folios from files that failed.

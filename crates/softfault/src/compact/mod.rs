@@ -26,6 +26,7 @@ mod batch;
 mod block;
 mod candidates;
 mod drop_clean;
+mod evict;
 mod migrate;
 mod moves;
 mod object;

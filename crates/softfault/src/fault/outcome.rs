@@ -2,6 +2,7 @@
 
 use crate::account::Event;
 use crate::addr::Order;
+use crate::space::vma::ObjectId;
 
 /// What was done. Informational: every variant means that the access can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,14 @@ pub enum FaultError {
     /// The page is in a file or was swapped out, and the machine could not read it: SIGBUS,
     /// `BUS_ADRERR`. The next fault tries again.
     NotRead,
+    /// The page of an explicit object is missing: the embedder [installs](crate::SharedObject::install) it, and
+    /// makes the access again. Nothing is held.
+    Missing {
+        /// The object.
+        object: ObjectId,
+        /// The page, by its number in the object.
+        page: u64,
+    },
     /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
 }
@@ -64,6 +73,7 @@ impl FaultError {
             FaultError::BeyondObject => Event::RefusedBeyondObject,
             FaultError::Poisoned => Event::RefusedPoisoned,
             FaultError::NotRead => Event::RefusedNotRead,
+            FaultError::Missing { .. } => Event::RefusedMissing,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -78,6 +88,7 @@ impl core::fmt::Display for FaultError {
             FaultError::BeyondObject => "address: past the end of the object",
             FaultError::Poisoned => "address: the memory of the page failed",
             FaultError::NotRead => "address: the page could not be read from its file or the swap area",
+            FaultError::Missing { .. } => "address: the page is missing, and the embedder installs it",
             FaultError::OutOfFrames => "out of frames",
         })
     }

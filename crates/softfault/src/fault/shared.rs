@@ -47,7 +47,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Swapped(swapped) => return self.bring_shared(fault, index, &place, swapped, prealloc),
             ObjectPage::Absent => {}
         }
-        if self.vm.object_orders(id) != FolioOrders::BASE || self.vm.object_file(id).is_some() {
+        if self.vm.object_orders(id) != FolioOrders::BASE || self.vm.has_fills(id) {
             return self.fill_folio(fault, index, &place, prealloc);
         }
         // A page or a node is missing; the loser keeps its frame.
@@ -95,6 +95,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let id = fault.found.object();
+        if self.vm.is_explicit(id) {
+            return Turn::Refused(FaultError::Missing { object: id, page: index });
+        }
         let (orders, file) = (self.vm.object_orders(id), self.vm.object_file(id));
         let end = file.map_or(u64::MAX, |_| self.ahead_end(fault, index));
         let order = self.vm.folio_order(id, index, place, prealloc.most_there(), end);

@@ -154,7 +154,6 @@ impl FrameState {
         self.0 & REFERENCED != 0
     }
     /// Whether the object's page was written since it came to the object.
-    #[cfg(any(test, feature = "hooks"))]
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
     }

@@ -114,6 +114,13 @@ impl FrameDesc {
         debug_assert!(FrameState(before).is_at_rest(), "I52: one at a time locks a folio");
     }
 
+    /// The caller, for whom the page is kept, hands its content out: no entry maps it, nothing pins it. Ends as a read does.
+    pub(crate) fn lock_to_take_out(&self) {
+        let before = self.state.fetch_or(LOCKED, Ordering::AcqRel);
+        debug_assert!(FrameState(before).is_at_rest(), "I52: one at a time locks a folio");
+        self.state.fetch_and(!UPTODATE, Ordering::AcqRel);
+    }
+
     /// The write is over. The caller's alone still: the word of the page comes next.
     pub(crate) fn end_writeback(&self) -> Unlocked {
         self.unlock(WRITEBACK, 0)

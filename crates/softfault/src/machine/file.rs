@@ -24,10 +24,33 @@ pub struct FileFill {
     pub(crate) first_frame: Pfn,
     pub(crate) order: Order,
     pub(crate) len_bytes: u64,
+    pub(crate) way: FillWay,
+}
+
+/// What a fill is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FillWay {
+    /// The machine reads the pages.
+    Read,
+    /// The embedder installs the pages of an explicit object.
+    Install,
+    /// The embedder takes them out. Whether somebody has stored to them.
+    Evict { is_dirty: bool },
 }
 
 impl FileFill {
-    /// The file.
+    /// The object that the pages belong to.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// Whether somebody has stored to the pages since they were installed. Only pages that are
+    /// [taken out](crate::SharedObject::begin_evict) can be dirty.
+    pub fn is_dirty(&self) -> bool {
+        self.way == FillWay::Evict { is_dirty: true }
+    }
+
+    /// The file; of an explicit object its own number.
     pub fn file(&self) -> FileId {
         self.file
     }

@@ -112,7 +112,7 @@ impl<M: Machine> Vm<M> {
     /// have to end before a check.
     fn nr_fills_under_way(&self, id: ObjectId) -> u64 {
         let mut nr = 0;
-        if self.object_file(id).is_some() {
+        if self.has_fills(id) {
             let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
                 nr += u64::from(
                     self.head_in_transit(slot).is_some_and(|head| self.frames.desc(head).index.get() == index),
@@ -128,7 +128,7 @@ impl<M: Machine> Vm<M> {
         let desc = self.frames.desc(head);
         let header = Pfn(desc.owner.get() as u32);
         matches!(self.object_part(header), Some(Role::Header))
-            && self.object_file(ObjectId(desc.owner.get())).is_some()
+            && self.has_fills(ObjectId(desc.owner.get()))
             && desc.state().is_being_read()
             && self.is_in_its_object(head)
     }
@@ -176,7 +176,7 @@ impl<M: Machine> Vm<M> {
                 let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };
                 let section = self.section();
                 let slot = self.object_slot(section.inside(), id, first + i);
-                let in_transit = desc.state().is_being_read() && self.object_file(id).is_some();
+                let in_transit = desc.state().is_being_read() && self.has_fills(id);
                 let page = if in_transit { ObjectPage::InTransit(head) } else { ObjectPage::Frame(frame) };
                 slot.page() == page && slot.place_of(order).is_some()
             })

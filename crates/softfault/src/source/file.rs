@@ -25,6 +25,7 @@ use crate::account::Event;
 use crate::addr::{Order, PAGE_SIZE};
 use crate::frame::Io;
 use crate::links::Links;
+use crate::machine::file::FillWay;
 use crate::machine::{FileFill, FileId, FillError, Filling, ForeignFill, Machine};
 use crate::policy::folio::around;
 use crate::section::InSection;
@@ -75,12 +76,39 @@ impl<M: Machine> Links<M> {
         let first_page = around(index, head.order).start;
         slot.begin_fill(head, || self.make_folio_to_read(head.pfn, head.order, id.0, first_page))?;
         let object = self.object_keep_found(inside, id);
-        let size_bytes = self.object(id).size_bytes.load(Ordering::Acquire);
+        let way = if self.is_explicit(id) { FillWay::Install } else { FillWay::Read };
+        let fill = self.fill_of(id, file, first_page, head, way);
+        Ok(FileRead { object, fill, ahead_end: 0 })
+    }
+
+    /// The folio of an explicit object, which the caller has marked as moving and which no entry or pin uses, is in
+    /// transit from now on, in the embedder's hands. `None` if somebody is about to take it out: then it is not marked.
+    pub(crate) fn object_begin_evict(
+        &self,
+        object: KeptObject<'_, M>,
+        first_page: u64,
+        head: PageFrame,
+    ) -> Option<FileFill> {
+        let desc = self.frames.desc(head.pfn);
+        desc.lock_to_take_out();
+        if self.with_slot(&object, first_page, |slot| slot.begin_to_evict(head)) == Some(true) {
+            let fill =
+                self.fill_of(object.id, FileId(object.id.0), first_page, head, FillWay::Evict { is_dirty: true });
+            self.keep_for_fill(object);
+            return Some(fill);
+        }
+        let unlocked = desc.end_filling(Io::Done);
+        self.object_end_move(&object, first_page, head);
+        self.folio_waits.wake(head.pfn, unlocked, &self.machine);
+        None
+    }
+
+    fn fill_of(&self, object: ObjectId, file: FileId, first_page: u64, head: PageFrame, way: FillWay) -> FileFill {
+        let size_bytes = self.object(object).size_bytes.load(Ordering::Acquire);
         // The object may have become smaller since the look: then nobody will see the page.
         let len_bytes = size_bytes.saturating_sub(first_page * PAGE_SIZE).min(head.order.nr_pages() * PAGE_SIZE);
         let (first_frame, order) = (head.pfn, head.order);
-        let fill = FileFill { vm: self.number, object: id, file, first_page, first_frame, order, len_bytes };
-        Ok(FileRead { object, fill, ahead_end: 0 })
+        FileFill { vm: self.number, object, file, first_page, first_frame, order, len_bytes, way }
     }
 
     fn note_failed(&self, id: ObjectId, first_page: u64) {
@@ -107,18 +135,22 @@ impl<M: Machine> Links<M> {
     }
 
     /// Takes the answer to a read.
-    pub(super) fn end_fill(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
+    pub(crate) fn end_fill(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
         if fill.vm != self.number {
             return Err(ForeignFill);
         }
         // The reference that the read has had since it began.
         let object = self.kept_by_fill(&fill);
-        if result.is_err() {
-            self.count(Event::FileReadFailed, 1);
-            // Before whoever waits finds the page missing.
-            self.note_failed(object.id, fill.first_page);
-        } else {
-            self.count(Event::FileRead, fill.nr_frames());
+        match (fill.way, result) {
+            (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
+            (FillWay::Read, Err(FillError)) => {
+                self.count(Event::FileReadFailed, 1);
+                // Before whoever waits finds the page missing.
+                self.note_failed(object.id, fill.first_page);
+            }
+            (FillWay::Install, Ok(())) => self.count(Event::ExplicitInstalled, fill.nr_frames()),
+            (FillWay::Evict { .. }, Err(FillError)) => self.count(Event::ExplicitEvicted, fill.nr_frames()),
+            (FillWay::Install, Err(FillError)) | (FillWay::Evict { .. }, Ok(())) => {}
         }
         self.end_file_read(&object, &fill, Io::of(result));
         Ok(())
@@ -160,6 +192,20 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
     /// The pages are missing again: the error is reported, and nothing was read.
     fn give_up(self) {
         self.object.links().end_file_read(&self.object, &self.fill, Io::Failed);
+    }
+
+    /// The fill, for the embedder, who gives it back later. `None` if the pages lie behind a size that has become smaller
+    /// meanwhile: they are missing.
+    pub(super) fn into_fill(self) -> Option<FileFill> {
+        let FileRead { object, fill, .. } = self;
+        if fill.len_bytes == 0 {
+            object.links().end_file_read(&object, &fill, Io::Failed);
+            return None;
+        }
+        object.links().keep_for_fill(object);
+        // As in `ask`.
+        sync::fence();
+        Some(fill)
     }
 
     /// Asks the machine. Afterwards the pages are there, or missing, or in transit still.

@@ -9,6 +9,7 @@
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
 //! | in transit | the same, in the same section: the lowest last | FILLING |
 //! | a frame, or nothing | who has read the folio, in a section: the lowest first | in transit |
+//! | in transit | the embedder who takes a folio out of an explicit object and has marked it: the lowest last | MOVING, the first without LEAVING |
 //! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
 //! | nothing | who has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
 //!
@@ -70,6 +71,22 @@ impl PageSlot<'_> {
         }
         others.iter().for_each(|word| word.store(0, Ordering::Release));
         true
+    }
+
+    /// The folio, which the caller has marked as moving, is in transit from now on. `false` if somebody is about to take
+    /// it out: then it is marked still.
+    pub(super) fn begin_to_evict(self, head: PageFrame) -> bool {
+        let Some((first, others)) = self.group(head.order).split_first() else { return false };
+        let marked = |i: usize| head.next(i).to_word() | MOVING;
+        // The lowest last, as in `begin_fill`. Whoever marks the folio as leaving begins there.
+        let changed = others.iter().zip(1..).take_while(|(word, i)| change(word, marked(*i), in_transit(head, *i)));
+        if changed.count() == others.len() && change(first, marked(0), in_transit(head, 0)) {
+            return true;
+        }
+        for (word, i) in others.iter().zip(1..) {
+            let _is_leaving = change(word, in_transit(head, i), marked(i));
+        }
+        false
     }
 
     /// Takes the folio out if the page is being read from a file, and not in transit to or from the swap area: of such

@@ -5,17 +5,15 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::file::MOST_FILE_ORDER;
-use super::object::{MAX_OBJECT_BYTES, NewObject};
+use super::object::MAX_OBJECT_BYTES;
 use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::{ObjectPage, PageFrame};
-use super::write_error::{NewFileError, ObjectWriteError};
+use super::write_error::ObjectWriteError;
 use super::zero::IsAway;
 use crate::addr::{ObjectPages, PAGE_SIZE};
-use crate::frame::{FolioWait, OutOfFrames};
-use crate::machine::{FileFill, FileId, FillError, ForeignFill, Machine};
+use crate::frame::FolioWait;
+use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::policy::folio::FolioOrders;
 use crate::program;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -27,75 +25,6 @@ use core::ops::{ControlFlow, Range};
 pub struct SharedObject<'vm, M: Machine> {
     pub(crate) vm: &'vm Vm<M>,
     pub(crate) id: ObjectId,
-}
-
-impl<M: Machine> Vm<M> {
-    /// Makes an empty object, all zero. Sizes above [`SharedObject::MAX_BYTES`] count as that.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfFrames`]; nothing is kept then.
-    pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
-        self.new_shared_object_of(size_bytes, FolioOrders::BASE)
-    }
-
-    /// Makes an empty object with pages of some sizes. A page is as large as `orders`, the object's
-    /// size and free frames permit. If there are no frames for the least size, accesses are refused
-    /// with [`OutOfFrames`](crate::FaultError::OutOfFrames). Discarding part of a page frees frames
-    /// in pieces of the least size, unless the page is pinned: then the part is zeroed.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfFrames`]; nothing is kept then.
-    pub fn new_shared_object_of(
-        &self,
-        size_bytes: u64,
-        orders: FolioOrders,
-    ) -> Result<SharedObject<'_, M>, OutOfFrames> {
-        self.new_handle(NewObject { size_bytes, orders, file: None })
-    }
-
-    /// Makes an object whose pages come from a file: what is missing is read by [`Machine::fill`], also for
-    /// [`read`](SharedObject::read) and [`write`](SharedObject::write). Folios are smaller than 2 MiB.
-    ///
-    /// The size is the embedder's to keep right. When the file gets shorter, the object's size changes before the
-    /// storage; a hole is made in the storage before it is [discarded](SharedObject::discard).
-    ///
-    /// # Errors
-    ///
-    /// [`NewFileError`]; nothing is kept then.
-    pub fn new_file_object(
-        &self,
-        size_bytes: u64,
-        orders: FolioOrders,
-        file: FileId,
-    ) -> Result<SharedObject<'_, M>, NewFileError> {
-        if orders.most() > MOST_FILE_ORDER {
-            return Err(NewFileError::FolioTooLarge);
-        }
-        Ok(self.new_handle(NewObject { size_bytes, orders, file: Some(file) })?)
-    }
-
-    /// Ends a fill that was [under way](crate::Filling::UnderWay). From any CPU, but not in a callback of the machine.
-    ///
-    /// # Errors
-    ///
-    /// [`ForeignFill`]; nothing has changed.
-    pub fn filled(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
-        self.call();
-        self.end_fill(fill, result)
-    }
-
-    fn new_handle(&self, new: NewObject) -> Result<SharedObject<'_, M>, OutOfFrames> {
-        self.call();
-        let new = NewObject { size_bytes: new.size_bytes.min(MAX_OBJECT_BYTES), ..new };
-        let id = self.with_reclaim(&mut || {
-            // In use: nothing is held any more when memory is reclaimed.
-            self.obtain_all(&mut |source| self.new_object(new, 1, source)).map(|(id, _held)| id)
-        })?;
-        self.object(id).handles.set(1);
-        Ok(SharedObject { vm: self, id })
-    }
 }
 
 impl<'vm, M: Machine> SharedObject<'vm, M> {
@@ -126,7 +55,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Removes pages, by number, from the object and from all mappings: they are zero when they are
-    /// accessed again. For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
+    /// accessed again, or come from the file or the embedder. For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
         self.vm.object_discard(self.id, pages.into());
@@ -222,8 +151,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Reads up to the size, or up to a page whose memory failed
-    /// ([`next_poisoned`](Self::next_poisoned)), or that cannot be read from the file or the swap area.
-    /// Returns the number of bytes. Missing pages of an object without a file read as zero and are not added.
+    /// ([`next_poisoned`](Self::next_poisoned)), or that cannot be read from the file or the swap area, or that the
+    /// embedder has to [install](Self::install). Returns the number of bytes. Missing pages of other objects read as
+    /// zero and are not added.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
@@ -317,6 +247,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             };
             match put {
                 Put::Done => {}
+                Put::Missing => return Err(ObjectWriteError::Missing),
                 Put::NeedsFrames => prealloc.bring(self.id, index)?,
                 Put::Bring => {
                     prealloc.give_back();

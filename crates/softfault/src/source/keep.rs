@@ -77,7 +77,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// Takes a reference, in a section in which a VMA or a handle keeps the object.
-    pub(super) fn object_keep_found(&self, inside: InSection<'_>, id: ObjectId) -> KeptObject<'_, M> {
+    pub(crate) fn object_keep_found(&self, inside: InSection<'_>, id: ObjectId) -> KeptObject<'_, M> {
         self.assert_inside(inside);
         let before = self.object(id).keeps.fetch_add(1, Ordering::AcqRel);
         debug_assert!(before > 0, "I30: never from zero");

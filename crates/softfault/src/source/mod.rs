@@ -11,10 +11,12 @@
 
 pub(crate) mod bring;
 mod check;
+mod create;
 mod cut;
 mod cut_nodes;
 mod cut_plan;
 mod discard;
+pub(crate) mod explicit;
 mod fail;
 pub(crate) mod file;
 mod file_slot;

@@ -45,7 +45,7 @@ pub(crate) struct ObjectData {
     pub(crate) top: Word,
     /// Sizes of its pages, [`FolioOrders`]. Set at the very beginning.
     orders: Word,
-    /// Whether its pages come from a file ([`IS_FILE`]), and from which. Set at the very beginning.
+    /// Where missing pages come from: 0, [`IS_FILE`] or [`IS_EXPLICIT`]; and from which file. Set at the very beginning.
     is_file: Word,
     file: Word,
     /// Reads of the file that have failed, and the first page of the last one's folio.
@@ -75,14 +75,24 @@ pub(crate) struct ObjectData {
 
 /// In [`ObjectData::is_file`].
 const IS_FILE: u64 = 1;
+/// The embedder installs pages.
+const IS_EXPLICIT: u64 = 2;
+
+/// Where the missing pages of an object come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PagesFrom {
+    Zero,
+    File(FileId),
+    /// The embedder: see `explicit`.
+    Embedder,
+}
 
 /// What a new object is.
 #[derive(Clone, Copy)]
 pub(crate) struct NewObject {
     pub(crate) size_bytes: u64,
     pub(crate) orders: FolioOrders,
-    /// The file that its pages come from, if they are not zero at first.
-    pub(crate) file: Option<FileId>,
+    pub(crate) from: PagesFrom,
 }
 
 /// The top node and its height in one word, so that no reader sees one of them
@@ -192,10 +202,14 @@ impl<M: Machine> Links<M> {
         data.keeps.set(1);
         data.size_bytes.set(new.size_bytes);
         data.orders.set(new.orders.to_word());
-        if let Some(FileId(file)) = new.file {
-            self.has_files.store(1, Ordering::Relaxed);
-            data.is_file.set(IS_FILE);
-            data.file.set(file);
+        match new.from {
+            PagesFrom::Zero => {}
+            PagesFrom::File(FileId(file)) => {
+                self.has_files.store(1, Ordering::Relaxed);
+                data.is_file.set(IS_FILE);
+                data.file.set(file);
+            }
+            PagesFrom::Embedder => data.is_file.set(IS_EXPLICIT),
         }
         // Release: whoever sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);
@@ -220,6 +234,17 @@ impl<M: Machine> Links<M> {
         (data.is_file.get() == IS_FILE).then(|| FileId(data.file.get()))
     }
 
+    /// Whether missing pages are the embedder's to install.
+    pub(crate) fn is_explicit(&self, id: ObjectId) -> bool {
+        self.object(id).is_file.get() == IS_EXPLICIT
+    }
+
+    /// Whether missing pages are not zero: they have a source, and come in fills.
+    #[inline]
+    pub(crate) fn has_fills(&self, id: ObjectId) -> bool {
+        self.object(id).is_file.get() != 0
+    }
+
     /// Pages that its size covers, the last one perhaps in part. In a section the
     /// answer stays good for what is put in: see `discard`.
     #[inline]
@@ -227,14 +252,14 @@ impl<M: Machine> Links<M> {
         self.object(id).size_bytes.load(Ordering::Acquire).div_ceil(PAGE_SIZE)
     }
 
-    /// Whether a missing page is in the file. Not behind a size that has become smaller.
+    /// Whether a missing page has a source. Not behind a size that has become smaller.
     pub(super) fn is_in_file(&self, id: ObjectId, index: u64) -> bool {
-        self.object_file(id).is_some() && index < self.object_nr_pages(id)
+        self.has_fills(id) && index < self.object_nr_pages(id)
     }
 
     /// After a change of the file, and before a look for pages that are read: see `ask` in `file.rs`.
     pub(crate) fn fence_reads(&self, id: ObjectId) {
-        if self.object_file(id).is_some() {
+        if self.has_fills(id) {
             sync::fence();
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! Locks on entry: none; `put_into` in the section of the lookup, `bring` outside sections.
 
-use super::file::FileRead;
+use super::file::{FileRead, MOST_FILE_ORDER};
 use super::fill_large::{FillRefusal, LargeFill, is_large};
 use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
@@ -19,11 +19,14 @@ use crate::section::InSection;
 use crate::space::Vm;
 use crate::space::reclaim::Retries;
 use crate::space::vma::ObjectId;
+use core::ops::Range;
 
 /// What has become of a page that was missing.
 pub(super) enum Put<'vm, M: Machine> {
     /// Frames were filled in, by the caller or by another CPU that was first. Start over.
     Done,
+    /// The page is the embedder's to install.
+    Missing,
     /// Another operation owns words of the folio: free the frames, wait, and start over.
     Wait,
     /// No such frames are preallocated.
@@ -49,6 +52,8 @@ pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     wanted_fill: Fill,
     /// The largest size that was not refused.
     most_there: Order,
+    /// The embedder installs pages, up to this one.
+    install_end: Option<u64>,
     /// How often memory may still be reclaimed for a large page.
     retries: Retries,
     /// The hold, from before the frames were claimed.
@@ -64,9 +69,18 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             fill: Fill::Shared,
             wanted_fill: Fill::Shared,
             most_there: Order::PUD,
+            install_end: None,
             retries: Retries::default(),
             held: None,
         }
+    }
+
+    /// For the embedder, who installs pages of an explicit object: folios that begin with the first one.
+    pub(super) fn to_install(vm: &'vm Vm<M>, pages: Range<u64>) -> Self {
+        let most_there = Order(pages.start.trailing_zeros().min(MOST_FILE_ORDER.0.into()) as u8);
+        let mut prealloc = ObjectPrealloc::new(vm);
+        (prealloc.most_there, prealloc.install_end) = (most_there, Some(pages.end));
+        prealloc
     }
 
     /// Called before the caller waits for anybody.
@@ -88,8 +102,13 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         slot: &ObjectSlot<'_>,
     ) -> Put<'vm, M> {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
-        let file = self.vm.object_file(id);
+        let file = match self.install_end {
+            None if self.vm.is_explicit(id) => return Put::Missing,
+            None => self.vm.object_file(id),
+            Some(_) => Some(FileId(id.0)),
+        };
         let end = match file {
+            Some(_) if self.install_end.is_some() => self.install_end.unwrap_or(0),
             Some(_) => self.vm.readahead_window(inside, id, index, Pattern::Normal).end,
             None => u64::MAX,
         };

@@ -12,6 +12,7 @@ op_error! {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
+        Missing: EIO = "offset: a page is missing, and the embedder installs it",
     }
 }
 
@@ -19,7 +20,55 @@ op_error! {
     /// Why an object of a file was not made.
     NewFileError {
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
-        FolioTooLarge: EINVAL = "orders: a folio of a file is smaller than 2 MiB",
+        FolioTooLarge: EINVAL = "orders: a folio of a file or an explicit object is smaller than 2 MiB",
+    }
+}
+
+op_error! {
+    /// Why the embedder could not install a page.
+    InstallError {
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
+        NotExplicit: EINVAL = "object: its missing pages are zero, or are read",
+        Unaligned: EINVAL = "page: should begin a folio of the object's least size, and the range should not be empty",
+        BeyondObject: ENXIO = "page: past the end of the object",
+        AlreadyThere: EEXIST = "page: it is there, or somebody is installing it or taking it out",
+        Poisoned: EHWPOISON = "page: its memory failed; discard it first",
+    }
+}
+
+op_error! {
+    /// Why the embedder could not take a page out.
+    EvictError {
+        NotExplicit: EINVAL = "object: its missing pages are zero, or are read",
+        Missing: ENOENT = "page: it is missing",
+        Busy: EAGAIN = "page: it is being installed, taken out or moved, or is in the swap area",
+        Poisoned: EHWPOISON = "page: its memory failed",
+        Locked: EPERM = "page: a mapping locks it",
+        Pinned: EBUSY = "page: it is pinned",
+        Dirty: EBUSY = "page: somebody has stored to it since it was installed",
+    }
+}
+
+/// Where a call that installs or takes out pages ended, and why. The pages before are done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct StoppedAt<E> {
+    /// The first page that is as it was.
+    pub page: u64,
+    /// Why.
+    pub error: E,
+}
+
+impl<E: core::fmt::Display> core::fmt::Display for StoppedAt<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "page {}: {}", self.page, self.error)
+    }
+}
+impl<E: core::error::Error> core::error::Error for StoppedAt<E> {}
+
+impl From<OutOfFrames> for InstallError {
+    fn from(lack: OutOfFrames) -> InstallError {
+        InstallError::OutOfFrames(lack)
     }
 }
 

@@ -54,8 +54,8 @@ impl<M: Machine> Links<M> {
                     }
                     ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
                     ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
-                    // Nobody waits for a file here: the page is read again, if it is wanted.
-                    ObjectPage::InTransit(pfn) => match self.object_file(id).and_then(|_| slot.drop_fill()) {
+                    // Nobody waits for a fill here: the page is filled again, if it is wanted.
+                    ObjectPage::InTransit(pfn) => match self.has_fills(id).then(|| slot.drop_fill()).flatten() {
                         Some(Dropped::InTransit(head)) => Wait::Wake(head),
                         Some(_) => Wait::Relax,
                         None => Wait::Sleep(self.join_folio(section.inside(), &place, pfn)),

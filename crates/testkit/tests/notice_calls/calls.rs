@@ -74,6 +74,7 @@ calls! {
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
     No "Vm::new_shared_object_of": |s| drop(s.vm.new_shared_object_of(PAGE, FolioOrders::BASE));
     No "Vm::new_file_object": |s| drop(s.vm.new_file_object(PAGE, FolioOrders::BASE, FileId(0)));
+    No "Vm::new_explicit_object": |s| drop(s.vm.new_explicit_object(PAGE, FolioOrders::BASE));
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
@@ -184,6 +185,10 @@ calls! {
     No "SharedObject::next_poisoned": |s| _ = s.object.next_poisoned(0..9);
     No "SharedObject::read": |s| _ = s.object.read(0, &mut [0]);
     No "SharedObject::write": |s| _ = s.object.write(0, &[3]);
+    No "SharedObject::begin_install": |s| _ = s.object.begin_install(0..1);
+    No "SharedObject::install": |s| _ = s.object.install(0, &[3]);
+    No "SharedObject::begin_evict": |s| _ = s.object.begin_evict(0);
+    No "SharedObject::evict": |s| _ = s.object.evict(0..1);
     No "SharedObject::drop": |s| s.drop_object();
     No "AddressSpace::drop": |s| s.drop_space();
 }

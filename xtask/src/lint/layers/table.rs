@@ -90,6 +90,8 @@ const LAYERS: &[Layer] = &[
             "space/access",
             "space/walker",
             "source/handle",
+            "source/create",
+            "source/explicit",
             "source/prealloc",
             "source/bring",
             "source/write_error",

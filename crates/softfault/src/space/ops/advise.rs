@@ -37,6 +37,7 @@ op_error! {
         InUse: EAGAIN = "advice: MADV_COLLAPSE: a page is pinned or in use for a moment",
         Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
         Poisoned: EHWPOISON = "addr, length: the memory of a page of the range failed",
+        Missing: EFAULT = "addr, length: a page of the range is missing, and the embedder installs it",
         NoHoles: EOPNOTSUPP = "advice: MADV_REMOVE: an object gets no holes by advice",
         TooManyVmas: EAGAIN = "there would be more mappings than vm.max_map_count",
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
@@ -368,6 +369,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::OutOfFrames => OutOfFrames::Frame.into(),
                 FaultError::Guard | FaultError::BeyondObject | FaultError::NotRead => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
+                FaultError::Missing { .. } => MadviseError::Missing,
             })?;
             at = part.end;
         }

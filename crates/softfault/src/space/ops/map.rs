@@ -10,7 +10,7 @@ use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
 use crate::policy::folio::FolioOrders;
 use crate::source::handle::SharedObject;
-use crate::source::object::{MAX_OBJECT_BYTES, NewObject};
+use crate::source::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::limits::Excess;
@@ -333,7 +333,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         if flags.contains(VmaFlags::SHARED) {
             let source = nodes.ok_or(OutOfFrames::Frame)?;
-            let new = NewObject { size_bytes: nr_pages * PAGE_SIZE, orders: FolioOrders::BASE, file: None };
+            let new = NewObject { size_bytes: nr_pages * PAGE_SIZE, orders: FolioOrders::BASE, from: PagesFrom::Zero };
             let object = self.vm.new_object(new, 0, source)?;
             let vma = Vma { range, flags, object, pgoff: 0, index };
             self.vm.object_get(&vma, nr_pages);
