@@ -8,7 +8,7 @@ use common::pager;
 use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
-use softfault_modelled::{FileId, MapFlags, ObjectPart, Order, SharedObject};
+use softfault_modelled::{FileId, MapFlags, MlockFlags, ObjectPart, Order, SharedObject, Term};
 
 type Object = SharedObject<'static, Modelled>;
 type Space = AddressSpace<'static, Modelled>;
@@ -246,6 +246,81 @@ fn a_late_failure_against_another_fault() {
             w.check(&[]);
         });
     }
+}
+
+/// The folio of a page is dropped while another CPU does something.
+fn drop_against(order: u8, other: impl Fn(&Space, &Object) + Sync + Send + Copy + 'static, after: [u8; 2]) {
+    let_parks_block();
+    explore(1, move || {
+        let (w, object) = world(order);
+        fault(w.space, 0).unwrap();
+        let head = w.space.translate_at_rest(AT * PAGE).unwrap().pfn;
+        be(0);
+        run(vec![Box::new(move || _ = w.vm.drop_clean_folio(head)), Box::new(move || other(w.space, object))]);
+        w.check(&[]);
+        assert_eq!([0, PAGE].map(|at| content(object, at)), after);
+        w.check(&[]);
+    });
+}
+
+#[test]
+fn a_drop_against_a_fault() {
+    drop_against(1, |space, _| assert_eq!(byte_at(space, 1), 1), [1, 1]);
+}
+
+/// What was stored stays, through an entry or by the handle.
+#[test]
+fn a_drop_against_a_store() {
+    drop_against(1, |space, _| space.write((AT + 1) * PAGE, &[9]).unwrap(), [1, 9]);
+    drop_against(0, |_, object| object.write(0, &[9]).unwrap(), [9, 1]);
+}
+
+/// What is taken out has the new bytes afterwards.
+#[test]
+fn a_drop_against_a_discard() {
+    let discard = |_: &Space, object: &Object| {
+        files::set_version(NEW);
+        object.discard(0..2);
+    };
+    drop_against(1, discard, [NEW, NEW]);
+}
+
+/// The pin is held to the end: the page is its frame then.
+#[test]
+fn a_drop_against_a_pin() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(1);
+        fault(w.space, 0).unwrap();
+        let head = w.space.translate_at_rest(AT * PAGE).unwrap().pfn;
+        be(0);
+        let held = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || *pinned.lock().unwrap() = Some(w.space.pin_page((AT + 1) * PAGE, Term::Short).unwrap());
+        run(vec![Box::new(move || _ = w.vm.drop_clean_folio(head)), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        object.write(PAGE, &[9]).unwrap();
+        let mut byte = [0];
+        held.read(0, &mut byte);
+        assert_eq!(byte, [9], "it was dropped under a pin");
+    });
+}
+
+/// Whoever comes first: a page that is locked is there at the end.
+#[test]
+fn a_drop_against_a_lock() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(0);
+        fault(w.space, 0).unwrap();
+        let head = w.space.translate_at_rest(AT * PAGE).unwrap().pfn;
+        be(0);
+        let lock = move || w.space.mlock(AT * PAGE, PAGE, MlockFlags::empty()).unwrap();
+        run(vec![Box::new(move || _ = w.vm.drop_clean_folio(head)), Box::new(lock)]);
+        w.check(&[]);
+        assert_eq!((object.nr_resident_pages(), w.vm.drop_clean_folio(head)), (1, 0));
+    });
 }
 
 beside_pagers![

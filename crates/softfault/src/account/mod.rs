@@ -118,6 +118,8 @@ events! {
     ExplicitEvicted = "explicit_evicted",
     /// Clean pages of files that were dropped for want of frames.
     FileDropped = "file_dropped",
+    /// Clean pages of files that were looked at for want of frames, and stayed: they were used.
+    FileRotated = "file_rotated",
     /// Reads of folios from files that failed.
     FileReadFailed = "file_read_failed",
     /// Pages read from the swap area, those included that were not needed any more.

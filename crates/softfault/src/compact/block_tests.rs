@@ -57,7 +57,7 @@ fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> BlockId {
 #[test]
 fn without_room_elsewhere_everything_is_put_back() {
     let mut vm = vm(4096, Tunables::default());
-    vm.reclaim.shrink = |_, _, _| panic!("compaction reclaims nothing");
+    vm.reclaim.shrink = |_, _, _, _| panic!("compaction reclaims nothing");
     {
         let space = vm.new_space().unwrap();
         let b = fill_block(&vm, &space);

@@ -1,100 +1,130 @@
 //! Drops folios of files that are clean: the files have their content.
 //!
 //! ```text
-//! scan    blocks, from where the last call ended, once there has been a file
-//! folio   of a file, up to date, clean, without pins? no mapping locks it?      else: the next one
-//!         mark, grace, unmap                            as for a move: object.rs
-//!         is a pin left? is it dirty, or locked now?    else: as it was
-//!         words: nothing ─▶ the frames are free
+//! pass    blocks, from where the last call ended, once there has been a file; and those that the front hand meets
+//! folio   of a file, up to date, clean, without pins? used?       policy/second_chance.rs
+//! batch   some of them are marked, unmapped and dropped together   drop_batch.rs
 //! ```
 //! `space/reclaim.rs` calls this before an allocation is refused, and when memory is low; the allocator never does. It
-//! allocates nothing. A fault on the page reads it again.
-//!
-//! Each folio waits for a grace period of all CPUs of its own.
+//! allocates nothing. A fault on the page reads it again. Before a refusal a second pass takes what is used, if the first
+//! has found little.
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
+use super::drop_batch::DropBatch;
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, ObjectPages, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
-use crate::notify::notice::Why;
 use crate::pace::Pace;
-use crate::source::keep::KeptObject;
+use crate::policy::second_chance::{Chance, CleanFolio, Hand, Pass};
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
+use crate::space::vm::Shortage;
 use crate::sync::Ordering;
 
 /// Frames that a refusal of one frame frees at most: the next refusal goes on.
 const MOST_AT_A_TIME: u64 = 512;
+/// With less than that whoever was refused may find that others have taken it: a CPU takes 64 at a time.
+const ENOUGH: u64 = 256;
+/// Blocks after which a batch is dropped that is not full: programs that want one of its pages wait.
+const BLOCKS_PER_BATCH: u64 = 8;
 
 impl<M: Machine> Vm<M> {
     /// Drops clean folios until so many frames are free, or a few hundred, or so many blocks were searched. Returns the number of
     /// frames freed.
-    pub(crate) fn drop_clean_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
+    pub(crate) fn drop_clean_until(&self, nr_blocks: u64, nr_frames: u64, shortage: Shortage) -> u64 {
         self.assert_outside();
         if self.has_files.load(Ordering::Relaxed) == 0 {
             return 0;
         }
+        let nr_frames = nr_frames.min(MOST_AT_A_TIME);
+        let nr_freed = self.drop_clean_in_pass(nr_blocks, nr_frames, &mut Pass::first(nr_frames));
+        let nr_missing = nr_frames.min(ENOUGH).saturating_sub(nr_freed);
+        if shortage == Shortage::Low || nr_missing == 0 {
+            return nr_freed;
+        }
+        nr_freed + self.drop_clean_in_pass(nr_blocks, nr_missing, &mut Pass::last())
+    }
+
+    fn drop_clean_in_pass(&self, nr_blocks: u64, nr_frames: u64, pass: &mut Pass) -> u64 {
         let blocks = &self.frames.blocks;
-        let (nr_frames, mut nr_freed) = (nr_frames.min(MOST_AT_A_TIME), 0);
+        let mut batch = DropBatch::new(self);
+        let mut nr_freed = 0;
         let mut pace = Pace::new(&self.machine);
-        for _ in 0..nr_blocks.min(blocks.nr()) {
-            if nr_freed >= nr_frames {
+        for i in 0..nr_blocks.min(blocks.nr()) {
+            if nr_freed + batch.nr_pages() >= nr_frames || i % BLOCKS_PER_BATCH == 0 {
+                nr_freed += batch.run(pass);
+            }
+            if nr_freed >= nr_frames || pass.nr_visits == 0 {
                 break;
             }
             pace.step();
-            let b = blocks.around(self.clean_cursor.fetch_add(1, Ordering::Relaxed));
-            if blocks.is_there(b) {
-                nr_freed += self.drop_clean_in(b);
+            let at = self.clean_cursor.fetch_add(1, Ordering::Relaxed);
+            // The back hand first: in a small memory they meet the same block.
+            for (hand, b) in [(Hand::Back, at), (Hand::Front, at.wrapping_add(blocks.nr() / 2))] {
+                nr_freed += self.meet_clean_in(hand, blocks.around(b), pass, &mut batch);
             }
         }
-        nr_freed
+        nr_freed + batch.run(pass)
     }
 
-    fn drop_clean_in(&self, b: BlockId) -> u64 {
+    /// A hand meets one block. What is left in the batch is dropped later.
+    fn meet_clean_in<'vm>(&'vm self, hand: Hand, b: BlockId, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) -> u64 {
+        if !self.frames.blocks.is_there(b) {
+            return 0;
+        }
         let mut pace = Pace::new(&self.machine);
         let first = b.first_frame().0;
         let mut nr_freed = 0;
         for pfn in (first..first + BLOCK_FRAMES as u32).map(Pfn) {
             pace.step();
             if self.frames.desc(pfn).state().is_clean_folio() {
-                nr_freed += self.drop_clean_folio(pfn).unwrap_or(0);
+                self.add_clean_folio(hand, pfn, pass, batch);
+            }
+            if batch.is_full() {
+                nr_freed += batch.run(pass);
             }
         }
         nr_freed
     }
 
-    /// Drops the folio with that head, if that can be; its number of frames.
-    fn drop_clean_folio(&self, head: Pfn) -> Option<u64> {
-        let (object, first) = self.object_of(head)?;
-        self.object_file(object.id)?;
-        // It may be another one by now; the words decide.
-        let frame = PageFrame { pfn: head, order: self.frames.desc(head).state().order() };
-        let is_small = frame.order < Order::PMD && self.frames.desc(head).state().is_clean_folio();
-        if !is_small || self.is_locked_in(&object, first, frame.order) || !self.object_begin_move(&object, first, frame)
-        {
-            return None;
-        }
-        self.grace_everywhere();
-        // Exact after the grace period.
-        if self.frames.desc(head).state().was_mapped() {
-            let pages = ObjectPages { start: first, end: first + frame.order.nr_pages() };
-            self.unmap_object_pages(object.id, pages, Why::Discard);
-        }
-        let is_free =
-            self.frames.desc(head).state().is_clean_folio() && !self.is_locked_in(&object, first, frame.order);
-        if !is_free || !self.object_end_dropped(&object, first, frame) {
-            self.object_end_move(&object, first, frame);
-            return None;
-        }
-        self.give_back_page(head);
-        self.count(Event::FileDropped, frame.order.nr_pages());
-        Some(frame.order.nr_pages())
+    /// A hand meets one folio.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn meet_folio(&self, hand: Hand, head: Pfn, pass: &mut Pass) -> u64 {
+        let mut batch = DropBatch::new(self);
+        self.add_clean_folio(hand, head, pass, &mut batch);
+        batch.run(pass)
     }
 
-    /// Whether a mapping locks one of the pages.
-    fn is_locked_in(&self, object: &KeptObject<'_, M>, first: u64, order: Order) -> bool {
-        let has_members = self.object(object.id).nr_members.load(Ordering::Acquire) > 0;
-        has_members && (first..first + order.nr_pages()).any(|page| self.any_mapping_locks(object.id, page))
+    /// Adds the folio with that head, unless it stays.
+    fn add_clean_folio<'vm>(&'vm self, hand: Hand, head: Pfn, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) {
+        let Some((object, first)) = self.object_of(head) else { return };
+        let (desc, state) = (self.frames.desc(head), self.frames.desc(head).state());
+        // It may be another one by now; the words decide.
+        if self.object_file(object.id).is_none() || !state.is_clean_folio() || state.order() >= Order::PMD {
+            return;
+        }
+        let frame = PageFrame { pfn: head, order: state.order() };
+        let folio = CleanFolio {
+            nr_pages: frame.order.nr_pages(),
+            is_mapped: state.was_mapped(),
+            is_used: state.was_referenced(),
+            age: self.frames.ages.now().age_of(self.frames.generation_of(head)),
+            nr_mappings: self.object(object.id).nr_members.load(Ordering::Relaxed),
+        };
+        match pass.chance(hand, &folio) {
+            Chance::Leave => {}
+            Chance::Look if !folio.is_mapped => {
+                desc.forget_use(state);
+                self.count(Event::FileRotated, folio.nr_pages);
+            }
+            chance => {
+                if self.object_begin_move(&object, first, frame) {
+                    // What is used from now on, and entries that were accessed, show again.
+                    desc.forget_use(desc.state());
+                    batch.add(object, first, frame, chance);
+                }
+            }
+        }
     }
 }

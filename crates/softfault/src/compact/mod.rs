@@ -25,6 +25,7 @@ mod attempt;
 mod batch;
 mod block;
 mod candidates;
+mod drop_batch;
 mod drop_clean;
 mod evict;
 mod migrate;

@@ -83,6 +83,12 @@ impl Frames {
         }
     }
 
+    /// Records a read of an object's page that was not made through an entry.
+    pub(crate) fn note_read(&self, head: Pfn) {
+        self.note_run_used(head, 1);
+        self.desc(head).note_referenced();
+    }
+
     /// Gives frame `to`, which the caller owns alone, the age of `from`: the page has moved.
     pub(crate) fn carry_age(&self, from: Pfn, to: Pfn) {
         let (b, w, bit) = place_of(to);

@@ -148,8 +148,7 @@ impl FrameState {
     pub fn was_mapped(self) -> bool {
         self.0 & MAPPED != 0
     }
-    /// Whether an entry of the object's page was accessed.
-    #[cfg(any(test, feature = "hooks"))]
+    /// Whether the object's page was used since the last look.
     pub fn was_referenced(self) -> bool {
         self.0 & REFERENCED != 0
     }
@@ -290,6 +289,25 @@ impl FrameDesc {
         self.note(DIRTY);
     }
 
+    /// Sets REFERENCED, for a read that was not made through an entry.
+    #[inline]
+    pub(crate) fn note_referenced(&self) {
+        self.note(REFERENCED);
+    }
+
+    /// Clears REFERENCED of a clean folio, which was `seen` so and may be anything by now.
+    pub(crate) fn forget_use(&self, seen: FrameState) {
+        if seen.0 & REFERENCED != 0 && seen.is_clean_folio() {
+            // A hint: where the state has changed the folio counts as used.
+            let _ = self.state.compare_exchange(seen.0, seen.0 & !REFERENCED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears MAPPED and REFERENCED of a folio without entries, which the caller has marked as moving: nobody can make one.
+    pub(crate) fn forget_mapped(&self) {
+        self.state.fetch_and(!(MAPPED | REFERENCED), Ordering::AcqRel);
+    }
+
     #[inline]
     fn note(&self, bits: u64) {
         if self.state.load(Ordering::Relaxed) & bits != bits {
@@ -340,53 +358,5 @@ impl FrameDesc {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_do_not_overlap() {
-        let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0xf << 4));
-        assert_eq!((state.kind(), state.nr_maps(), state.pins()), (FrameKind::Anon, 3, 5));
-        assert_eq!(size_of::<FrameDesc>(), 32);
-    }
-
-    fn desc(state: u64) -> FrameDesc {
-        FrameDesc { state: Word::new(state), owner: Word::new(0), index: Word::new(0), link: Word::new(0) }
-    }
-
-    /// The margin lies below the limit: the count can neither wrap nor be missed.
-    #[test]
-    fn pins_are_refused_before_they_overflow() {
-        let full = desc(FrameKind::Anon as u64 | MAP_ONE | ((PINS_MAX - MAX_CPUS as u64) * PIN_ONE));
-        assert_eq!(full.pin_raise(), Err(PinsFull));
-        assert!(!full.pin_drop());
-        assert_eq!(full.pin_raise().map(FrameState::pins), Ok(PINS_MAX - MAX_CPUS as u64 - 1));
-    }
-
-    /// A refused raise changes nothing, and what splits add has room.
-    #[test]
-    fn mappings_are_refused_before_they_reach_the_pins() {
-        let full = desc(FrameKind::Anon as u64 + (MAPS_LIMIT - 1) * MAP_ONE + 5 * PIN_ONE);
-        assert_eq!(full.map_raise().map(FrameState::nr_maps), Ok(MAPS_LIMIT - 1));
-        let before = full.state();
-        assert_eq!((full.map_raise(), full.state()), (Err(MapsFull), before));
-        full.state.fetch_add(u64::from(u32::MAX) * MAP_ONE, Ordering::Relaxed);
-        full.map_raise_split();
-        assert_eq!((full.state().nr_maps(), full.state().pins()), (MAPS_LIMIT + (1 << 32), 5));
-        assert_eq!((full.state().kind(), full.state().is_orphan()), (FrameKind::Anon, false));
-    }
-
-    /// Whoever comes last has the frame: entry or pin, and of an object's page
-    /// only once the object has lost it.
-    #[test]
-    fn the_last_one_frees() {
-        let private = desc(FrameKind::Anon as u64 | MAP_ONE | PIN_ONE);
-        assert_eq!((private.map_drop(), private.pin_drop()), (false, true));
-        let private = desc(FrameKind::Anon as u64 | MAP_ONE | PIN_ONE);
-        assert_eq!((private.pin_drop(), private.map_drop()), (false, true));
-        let shared = desc(FrameKind::Shared as u64 | (2 * PIN_ONE));
-        assert_eq!((shared.pin_drop(), shared.orphan(), shared.pin_drop()), (false, false, true));
-        let derived_later = desc(PIN_ONE);
-        assert!(!derived_later.pin_drop(), "a frame inside a whole folio is the folio's");
-    }
-}
+#[path = "desc_tests.rs"]
+mod tests;

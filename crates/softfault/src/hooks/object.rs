@@ -2,6 +2,7 @@
 
 use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
+use crate::policy::second_chance::{Hand, Pass};
 use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
@@ -21,6 +22,25 @@ pub struct ObjectPageState {
 }
 
 impl<M: Machine> Vm<M> {
+    /// Drops the folio of a file with that head, used or not, as before a refusal. Returns the number of frames freed.
+    pub fn drop_clean_folio(&self, head: Pfn) -> u64 {
+        self.call();
+        self.meet_folio(Hand::Back, head, &mut Pass::last())
+    }
+
+    /// The same, if it was not used since the last look at it.
+    pub fn drop_clean_folio_unless_used(&self, head: Pfn) -> u64 {
+        self.call();
+        self.meet_folio(Hand::Back, head, &mut Pass::first(1))
+    }
+
+    /// The look after which it counts as unused.
+    pub fn look_at_clean_folio(&self, head: Pfn) {
+        self.call();
+        let nr_freed = self.meet_folio(Hand::Front, head, &mut Pass::first(1));
+        debug_assert_eq!(nr_freed, 0);
+    }
+
     /// As [`free_tail_descs`](SharedObject::free_tail_descs), of the folio with that head, which nobody maps
     /// or changes meanwhile. The frames are written at once where the descriptor of `tail` was.
     pub fn free_and_overwrite_tail_descs(&self, head: Pfn, tail: Pfn) {

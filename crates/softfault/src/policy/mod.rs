@@ -14,6 +14,7 @@ pub mod folio;
 pub(crate) mod homes;
 pub mod huge;
 pub(crate) mod readahead;
+pub(crate) mod second_chance;
 pub(crate) mod share;
 pub mod watermark;
 pub mod zero;

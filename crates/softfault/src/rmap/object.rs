@@ -77,11 +77,10 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, why: Why) {
+    /// Removes the entries of the pages in one space.
+    pub(crate) fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, why: Why) {
         let space = visit.space();
-        let pages = visit.pages_of(pages);
-        let place = |page: u64| Vpn(page.wrapping_add(visit.identity.displacement));
-        let range = PageRange::new(place(pages.start), place(pages.end));
+        let range = visit.places_of(pages);
         let nothing = Chunk { table: Pfn(0), first: Vpn(0), taken: 0 };
         let chunks = [nothing; CHUNKS_MAX];
         Removal { space: &space, member: visit.identity, range, why, told: None, chunks, nr_chunks: 0 }.run();

@@ -179,7 +179,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         let slot = self.vm.object_slot(section.inside(), self.id, part.index);
         match slot.page() {
             ObjectPage::Frame(frame) => {
-                self.vm.frames.note_run_used(frame.head(), 1);
+                self.vm.frames.note_read(frame.head());
                 program::read(&self.vm.machine, frame.pfn, part.start, into);
             }
             ObjectPage::Absent if self.vm.is_in_file(self.id, part.index) => return ReadPart::Missing,

@@ -18,7 +18,7 @@ use super::borrow::BorrowedSpace;
 use super::edit::Nodes;
 use super::lock::Writer;
 use super::{AddressSpace, SpaceData, Vm};
-use crate::addr::{ObjectPages, OptPfn, Pfn};
+use crate::addr::{ObjectPages, OptPfn, PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem;
@@ -264,6 +264,13 @@ pub(crate) struct Visit<'vm, M: Machine> {
 impl<'vm, M: Machine> Visit<'vm, M> {
     pub(crate) fn space(&self) -> BorrowedSpace<'vm, M> {
         self.to.space()
+    }
+
+    /// Where it maps its part of some pages.
+    pub(crate) fn places_of(&self, pages: ObjectPages) -> PageRange {
+        let pages = self.pages_of(pages);
+        let place = |page: u64| Vpn(page.wrapping_add(self.identity.displacement));
+        PageRange::new(place(pages.start), place(pages.end))
     }
 
     /// The part of some pages that the member maps.

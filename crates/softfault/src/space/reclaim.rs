@@ -8,6 +8,7 @@
 //! Locks on entry: none, no section. Takes the lock `reclaiming`.
 
 use super::Vm;
+use super::vm::Shortage;
 #[cfg(any(test, feature = "hooks"))]
 use crate::addr::Pfn;
 use crate::frame::{HugeFrame, OutOfFrames};
@@ -19,13 +20,30 @@ pub(super) mod reclaiming;
 
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
+/// How often it may start again beyond that where there are files, after it has freed many frames itself: whoever reads a file takes
+/// them at once. As in Linux (`MAX_RECLAIM_RETRIES`), but there these are the retries without progress.
+const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
+/// Frames that are many: what a CPU takes at a time.
+const PROGRESS: u64 = 64;
 
 /// Retries that are left.
-pub(crate) struct Retries(u32);
+pub(crate) struct Retries {
+    nr: u32,
+    nr_after_progress: u32,
+}
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries(NR_RETRIES)
+        Retries { nr: NR_RETRIES, nr_after_progress: NR_RETRIES_AFTER_PROGRESS }
+    }
+}
+
+impl Retries {
+    /// The last one was after a reclaim that has freed so many frames.
+    fn note_freed(&mut self, nr_freed: u64) {
+        if nr_freed >= PROGRESS && self.nr_after_progress > 0 {
+            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress - 1);
+        }
     }
 }
 
@@ -118,8 +136,8 @@ impl<M: Machine> Vm<M> {
     #[cold]
     pub(crate) fn reclaim(&self, retries: &mut Retries, before: u64, refused: OutOfFrames) -> bool {
         self.assert_outside();
-        let Some(nr_left) = retries.0.checked_sub(1) else { return false };
-        retries.0 = nr_left;
+        let Some(nr_left) = retries.nr.checked_sub(1) else { return false };
+        retries.nr = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages.get()) else { return false };
         let _reaction = self.reclaiming.lock(&self.machine);
         let by_another = self.nr_reclaimed.get() != before;
@@ -127,17 +145,21 @@ impl<M: Machine> Vm<M> {
         if by_another && is_first {
             return true;
         }
-        self.shrink(self.tunables.shrink_blocks_direct, nr_frames) || by_another
+        let nr_freed = self.shrink(self.tunables.shrink_blocks_direct, nr_frames, Shortage::Refused);
+        if self.has_files.load(Ordering::Relaxed) != 0 {
+            retries.note_freed(nr_freed);
+        }
+        nr_freed > 0 || by_another
     }
 
-    /// Frees frames, under the lock. Returns whether any were freed.
-    fn shrink(&self, nr_blocks: u64, nr_frames: u64) -> bool {
-        let has_freed = (self.reclaim.shrink)(self, nr_blocks, nr_frames) > 0;
-        if has_freed {
+    /// Frees frames, under the lock. Returns their number.
+    fn shrink(&self, nr_blocks: u64, nr_frames: u64, shortage: Shortage) -> u64 {
+        let nr_freed = (self.reclaim.shrink)(self, nr_blocks, nr_frames, shortage);
+        if nr_freed > 0 {
             // Release: whoever reads the count finds the frames.
             self.nr_reclaimed.fetch_add(1, Ordering::Release);
         }
-        has_freed
+        nr_freed
     }
 
     /// Called at the end of a fault or an operation that allocated, with nothing held: frees some
@@ -160,8 +182,8 @@ impl<M: Machine> Vm<M> {
             self.fill_reserve(reaction.pressure);
             return;
         }
-        let has_freed = self.shrink(self.tunables.shrink_blocks, nr_frames);
-        if self.nr_to_high() > 0 && has_freed {
+        let nr_freed = self.shrink(self.tunables.shrink_blocks, nr_frames, Shortage::Low);
+        if self.nr_to_high() > 0 && nr_freed > 0 {
             self.frames.is_low.store(1, Ordering::Relaxed);
         }
     }

@@ -55,7 +55,7 @@ fn khugepaged_reclaims_nothing() {
     }
 }
 
-fn find_frames_and_unmap(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+fn find_frames_and_unmap(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
     vm.fail_allocation(None);
     SPACE.get().unwrap().munmap(AT, HUGE).unwrap();
     1
@@ -110,7 +110,7 @@ fn always_short(nr_frames: u64) -> Vm<Plain> {
 }
 
 /// No frame is out of sight, and nobody has a turn or a writer lock.
-fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
+fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64, _: Shortage) -> u64 {
     let nr_holders: u64 = vm.cpus.iter().map(|cpu| cpu.held.get() & 0xffff).sum();
     assert_eq!((nr_holders, vm.frames.is_last_resort_active()), (0, false), "I28");
     ASKED_FOR.with_borrow_mut(|all| all.push(nr_frames));

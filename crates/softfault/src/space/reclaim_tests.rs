@@ -5,6 +5,7 @@ use crate::addr::Order;
 use crate::frame::{Fill, OutOfFrames};
 use crate::linux::{Advice, MapFlags, MremapFlags};
 use crate::policy::huge::Enabled;
+use crate::space::vm::Shortage;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::Plain;
 use crate::testing::{FIXED_PRIVATE, RW, vm};
@@ -37,7 +38,7 @@ fn who_is_refused_looks_at_some_blocks() {
 }
 
 /// Instead of splitting huge pages: from now on there are frames.
-fn find_frames(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+fn find_frames(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
     vm.fail_allocation(None);
     1
 }
@@ -144,7 +145,7 @@ std::thread_local! {
 const TARGET: u64 = 8 << 30;
 
 /// Meanwhile another thread maps memory where the target was.
-fn let_another_map(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+fn let_another_map(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
     vm.fail_allocation(None);
     let space = SPACE.get().unwrap();
     if space.mmap(TARGET, 4096, RW, FIXED_PRIVATE | MapFlags::FIXED_NOREPLACE).is_ok() {
@@ -181,7 +182,7 @@ fn what_a_move_cleared_is_not_cleared_again() {
 }
 
 /// The same, where the pages were that the call has cut off.
-fn let_another_map_behind(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+fn let_another_map_behind(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
     vm.fail_allocation(None);
     let space = SPACE.get().unwrap();
     if space.mmap(AT + 4096, 4096, RW, FIXED_PRIVATE | MapFlags::FIXED_NOREPLACE).is_ok() {
@@ -224,7 +225,7 @@ std::thread_local! {
 }
 
 /// Finds frames, and notes how many were asked for.
-fn note_the_shortage(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
+fn note_the_shortage(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64, _: Shortage) -> u64 {
     vm.fail_allocation(None);
     ASKED_FOR.with_borrow_mut(|all| all.push(nr_frames));
     1
@@ -306,7 +307,7 @@ fn a_reaction_that_finds_frames_is_followed_by_another() {
     vm.steal_caches();
     let nr_missing = vm.watermarks().high_pages - vm.nr_free_pages();
     assert_eq!(react(&vm), (std::vec![nr_missing], 1));
-    vm.reclaim.shrink = |_, _, _| 0;
+    vm.reclaim.shrink = |_, _, _, _| 0;
     assert_eq!(react(&vm).1, 0, "nothing is found");
     taken.into_iter().for_each(|pfn| vm.give_back(pfn, Fill::Raw));
 }

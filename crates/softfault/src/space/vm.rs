@@ -14,11 +14,20 @@ use crate::policy::huge::Effort;
 use crate::sync::Word;
 use core::ops::Deref;
 
+/// Why memory is reclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortage {
+    /// Few frames are free.
+    Low,
+    /// An allocation is about to be refused.
+    Refused,
+}
+
 /// Functions of higher layers that react to a shortage of frames.
 pub(crate) struct Reclaim<M: Machine> {
     /// Searches so many blocks for huge pages with zero frames, until so many frames were freed.
     /// Returns the number freed.
-    pub(crate) shrink: fn(&Vm<M>, u64, u64) -> u64,
+    pub(crate) shrink: fn(&Vm<M>, u64, u64, Shortage) -> u64,
     /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.

@@ -85,6 +85,9 @@ calls! {
     No "Vm::poison_frame": |s| _ = s.vm.poison_frame(Pfn(0));
     No "Vm::swap_out_frame": |s| _ = s.vm.swap_out_frame(Pfn(0));
     No "Vm::free_and_overwrite_tail_descs": |s| s.vm.free_and_overwrite_tail_descs(Pfn(0), Pfn(1));
+    No "Vm::drop_clean_folio": |s| _ = s.vm.drop_clean_folio(Pfn(0));
+    No "Vm::drop_clean_folio_unless_used": |s| _ = s.vm.drop_clean_folio_unless_used(Pfn(0));
+    No "Vm::look_at_clean_folio": |s| s.vm.look_at_clean_folio(Pfn(0));
     No "Vm::compact_step": |s| _ = s.vm.compact_step(&CompactBudget::BACKGROUND);
     No "Vm::shrink_underused": |s| _ = s.vm.shrink_underused(u64::MAX);
     No "Vm::zero_ahead": |s| _ = s.vm.zero_ahead(u64::MAX);

@@ -8,6 +8,7 @@ use crate::linux::{Advice, MapFlags};
 use crate::pin::{PinMut, Term};
 use crate::policy::huge::Enabled;
 use crate::space::ops::ForkError;
+use crate::space::vm::Shortage;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm, vm_of};
 use crate::tunables::Tunables;
@@ -26,7 +27,7 @@ std::thread_local! {
 }
 
 /// Finds nothing, and notes how many frames were asked for.
-fn find_nothing(_: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
+fn find_nothing(_: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64, _: Shortage) -> u64 {
     ASKED_FOR.with_borrow_mut(|all| all.push(nr_frames));
     0
 }
@@ -226,7 +227,7 @@ fn what_is_left_out_is_not_counted() {
 /// One CPU's allocations fail from the k-th on until memory is reclaimed.
 #[test]
 fn a_fork_begins_again_after_reclaim() {
-    fn find_frames(vm: &Vm<Plain>, _: u64, _: u64) -> u64 {
+    fn find_frames(vm: &Vm<Plain>, _: u64, _: u64, _: Shortage) -> u64 {
         vm.fail_allocation(None);
         1
     }
