@@ -15,7 +15,7 @@ const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
 pub(crate) enum Daemon {
     /// An idle CPU zeroes free blocks.
     Ahead,
-    /// Huge pages that are mostly zero are split, and their zero pages freed.
+    /// Huge pages that are mostly zero are split, and their zero pages freed; clean folios of files are dropped.
     Shrink,
     /// A block is emptied.
     Compact,
@@ -40,7 +40,7 @@ impl Daemon {
     pub(crate) fn run<F: Format>(self, vm: &Vm<Hosted<F>>) {
         match self {
             Daemon::Ahead => _ = vm.zero_ahead(2),
-            Daemon::Shrink => _ = vm.shrink_underused(u64::MAX),
+            Daemon::Shrink => _ = vm.shrink_underused(u64::MAX) + vm.drop_clean(u64::MAX),
             Daemon::Compact => _ = vm.compact_step(&BUDGET),
             Daemon::Swap { first } => {
                 let frames = (first..first + NR_LOOKS).map(|n| Pfn((n % vm.nr_frames()) as u32));

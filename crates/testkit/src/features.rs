@@ -26,6 +26,8 @@ pub enum Feature {
     DropLocked,
     /// Huge pages, on which sequences do not rely, can be asked for.
     Collapse,
+    /// Files in memory, with holes.
+    Files,
 }
 
 use Feature::*;
@@ -39,8 +41,8 @@ const THERE: u64 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 9] =
-        [Guards, Populate, DontUnmap, Several, ExecAlone, Locked, LockedWrites, DropLocked, Collapse];
+    pub const ALL: [Feature; 10] =
+        [Guards, Populate, DontUnmap, Several, ExecAlone, Locked, LockedWrites, DropLocked, Collapse, Files];
 
     /// Its name, and since when kernels have it.
     pub fn name(self) -> &'static str {
@@ -54,6 +56,7 @@ impl Feature {
             LockedWrites => "locked memory that can become writable",
             DropLocked => "MADV_DONTNEED_LOCKED (Linux 5.18)",
             Collapse => "MADV_COLLAPSE (Linux 6.1)",
+            Files => "memfd_create(2), and holes in such files",
         }
     }
 
@@ -83,6 +86,7 @@ impl Feature {
             // The advice is looked at even where there is nothing to do.
             DropLocked => vec![advise(0, 24)],
             Collapse => vec![advise(0, 25)],
+            Files => vec![Op::new(0, Call::MakeFiles, &[]), Op::new(0, Call::FilePunch, &[1, 0, 1])],
         }
     }
 
@@ -149,6 +153,7 @@ impl Features {
     pub fn cover(self, op: &Op) -> bool {
         let [_, _, c, d, ..] = op.args;
         let needs = match op.call {
+            call if call.is_of_file() && !self.has(Files) => Files,
             Call::Madvise => match c {
                 22 | 23 => Populate,
                 24 => DropLocked,
@@ -158,7 +163,7 @@ impl Features {
             },
             Call::Mremap if d & MREMAP_DONTUNMAP != 0 => DontUnmap,
             Call::Mmap if d & MAP_LOCKED != 0 && !self.has(Locked) => Locked,
-            Call::Mmap | Call::Mprotect if c & 7 == 4 => ExecAlone,
+            Call::Mmap | Call::MmapFile | Call::Mprotect if c & 7 == 4 => ExecAlone,
             _ => return true,
         };
         self.has(needs)

@@ -6,6 +6,7 @@
 //! `huge.rs` make steps that random choice rarely makes.
 
 mod calls;
+mod files;
 mod huge;
 mod rare;
 
@@ -31,6 +32,8 @@ pub struct Limits {
     pub features: Features,
     /// Additional steps about huge pages, in percent of all steps.
     pub huge_percent: u64,
+    /// Steps about files, in percent of all steps; with 0 there are none.
+    pub file_percent: u64,
     /// Whether the knobs of huge pages are the sequence's to set.
     pub knobs: bool,
     /// Whether a Linux does the steps, too.
@@ -49,6 +52,7 @@ impl Default for Limits {
             grows: true,
             features: Features::default(),
             huge_percent: 0,
+            file_percent: 0,
             knobs: true,
             linux: false,
             task_size: TASK_SIZE,
@@ -67,6 +71,9 @@ pub fn sequence(seed: u64, limits: Limits) -> Sequence {
     }
     let mut maker = Maker { random: Random::new(seed), model, limits, done: Vec::new() };
     maker.first_knobs();
+    if limits.file_percent > 0 {
+        maker.push(Op::new(0, Call::MakeFiles, &[]));
+    }
     while maker.done.len() < limits.nr_ops {
         let op = maker.step();
         maker.push(op);
@@ -111,6 +118,9 @@ impl Maker {
     fn step(&mut self) -> Op {
         let who = self.who();
         // At 0 no number is drawn: the sequences of known seeds stay what they are.
+        if self.model.has_file() && self.random.chance(self.limits.file_percent) {
+            return self.file(who);
+        }
         if self.limits.huge_percent > 0 && self.random.chance(self.limits.huge_percent) {
             return self.huge(who);
         }
@@ -163,6 +173,12 @@ impl Maker {
 
     /// Start and pages of a range that is mapped, if there is any.
     fn mapped(&mut self, who: u64) -> (u64, u64) {
+        if self.model.has_file()
+            && self.random.chance(self.limits.file_percent)
+            && let Some(range) = self.of_file(who)
+        {
+            return range;
+        }
         let from = if self.limits.heap && self.random.chance(4) { HEAP / PAGE } else { self.page() };
         let nr = self.nr_pages();
         match self.model.mapped_near(who, from, nr) {

@@ -3,18 +3,23 @@
 //! A CPU stays in its address space between steps and leaves it only for another program's
 //! step, so translations go stale unless the core shoots them down.
 
+mod files;
+
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
 use core::fmt;
+pub use files::Files;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
 use softfault::table::format::{Format, X86_64};
 use softfault::{AddressSpace, Advice, Errno, Event, FaultError, HugeKnobs, MapFlags, MremapFlags, Order, Prot, Vm};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// The programs of one sequence.
 pub struct Programs<'vm, F: Format = X86_64> {
     vm: &'vm Vm<Hosted<F>>,
     spaces: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
+    files: OnceLock<Files<'vm, F>>,
 }
 
 impl<'vm, F: Format> Programs<'vm, F> {
@@ -23,7 +28,7 @@ impl<'vm, F: Format> Programs<'vm, F> {
     pub fn new(vm: &'vm Vm<Hosted<F>>) -> Option<Programs<'vm, F>> {
         let space = vm.new_space().ok()?;
         space.set_brk(HEAP);
-        Some(Programs { vm, spaces: BTreeMap::from([(0, space)]) })
+        Some(Programs { vm, spaces: BTreeMap::from([(0, space)]), files: OnceLock::new() })
     }
 
     /// The address space of a program.
@@ -106,7 +111,7 @@ impl<'vm, F: Format> Programs<'vm, F> {
     pub fn step(&self, cpu: &CpuGuard<'_, F>, op: &Op) -> Outcome {
         let Some(space) = self.space(op.who) else { return Outcome::Broken(22) };
         match cpu.enter(space) {
-            Ok(running) => step(self.vm, &running, op),
+            Ok(running) => step(self.vm, &running, &self.files, op),
             Err(_) => Outcome::Broken(23),
         }
     }
@@ -187,7 +192,22 @@ pub fn knobs(bits: KnobBits) -> HugeKnobs {
 }
 
 /// One step of the program that is running.
-pub fn step<F: Format>(vm: &Vm<Hosted<F>>, running: &Running<'_, F>, op: &Op) -> Outcome {
+pub fn step<'vm, F: Format>(
+    vm: &'vm Vm<Hosted<F>>,
+    running: &Running<'_, F>,
+    files: &OnceLock<Files<'vm, F>>,
+    op: &Op,
+) -> Outcome {
+    let Some(of_file) = files.get() else { return step_alone(vm, running, files, op) };
+    of_file.until_read(op, || step_alone(vm, running, files, op))
+}
+
+fn step_alone<'vm, F: Format>(
+    vm: &'vm Vm<Hosted<F>>,
+    running: &Running<'_, F>,
+    files: &OnceLock<Files<'vm, F>>,
+    op: &Op,
+) -> Outcome {
     let space = running.space();
     let [a, b, c, d, e, f] = op.args;
     match op.call {
@@ -220,6 +240,18 @@ pub fn step<F: Format>(vm: &Vm<Hosted<F>>, running: &Running<'_, F>, op: &Op) ->
             space.set_thp_disable(a != 0);
             Outcome::Value(0)
         }
+        Call::MakeFiles => match Files::new(vm) {
+            Some(made) => files.set(made).map_or(Outcome::Broken(27), |()| Outcome::Value(0)),
+            None => Outcome::Broken(28),
+        },
+        Call::MmapFile => match files.get() {
+            Some(files) => settle(space, files.map(space, op), b, e),
+            None => Outcome::Broken(29),
+        },
+        Call::FileSize | Call::FilePunch | Call::FileRead | Call::FileWrite => match files.get() {
+            Some(files) => files.step(op),
+            None => Outcome::Broken(30),
+        },
         Call::Fork | Call::Exit => Outcome::Broken(24),
     }
 }

@@ -132,9 +132,9 @@ pub fn run<F: Tested>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_
     found
 }
 
-fn conduct<F: Tested>(
-    vm: &Vm<Hosted<F>>,
-    programs: Shared<'_, '_, F>,
+fn conduct<'vm, F: Tested>(
+    vm: &'vm Vm<Hosted<F>>,
+    programs: Shared<'_, 'vm, F>,
     workers: &[(Sender<Order>, Receiver<Outcome>)],
     sequence: &Sequence,
     seed: u64,

@@ -6,10 +6,11 @@
 //!
 //! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
 //! madvise(2), `access.rs` what programs do and fork(2), `huge.rs` what huge pages
-//! leave to the system, `machine.rs` what a machine does to pages between steps.
+//! leave to the system, `files.rs` the files, `machine.rs` what a machine does to pages between steps.
 
 mod access;
 mod advise;
+mod files;
 mod huge;
 mod machine;
 mod place;
@@ -55,6 +56,8 @@ pub(crate) struct Attrs {
     pub(crate) prot: u64,
     /// The shared object and the page's index in it.
     pub(crate) object: Option<usize>,
+    /// The file that is shown where a private mapping has no copy, and the page's index in it.
+    pub(crate) behind: Option<usize>,
     pub(crate) dont_fork: bool,
     pub(crate) wipe_on_fork: bool,
     /// `MADV_NORMAL`, `RANDOM`, `SEQUENTIAL`: splits VMAs and does nothing else.
@@ -84,6 +87,12 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// The object whose page is shown.
+    pub(crate) fn shown(&self) -> Option<usize> {
+        let has_copy = matches!(self.present, Present::Data | Present::Failed);
+        self.attrs.object.or(self.attrs.behind.filter(|_| !has_copy))
+    }
+
     /// The same mapping with nothing in it.
     pub(crate) fn emptied(&self) -> Page {
         Page { attrs: self.attrs.clone(), piece: self.piece, index: self.index, ..Page::default() }
@@ -99,6 +108,17 @@ pub(crate) struct Object {
     pub(crate) failed: BTreeSet<u64>,
     /// Pages that nobody touched may be resident all the same.
     pub(crate) may_be_full: bool,
+    /// Bytes; of files alone.
+    pub(crate) size_bytes: Option<u64>,
+    /// What is resident is the system's choice.
+    pub(crate) is_read: bool,
+}
+
+impl Attrs {
+    /// Whether it maps an object, shared or privately.
+    pub(crate) fn has_object(&self) -> bool {
+        self.object.is_some() || self.behind.is_some()
+    }
 }
 
 /// One program's memory.
@@ -200,7 +220,13 @@ impl Model {
         }
         let who = op.who;
         match op.call {
-            Call::Mmap => self.mmap(who, a, b, c, d, e),
+            Call::Mmap => self.mmap(who, [a, b, c, d, e], None),
+            Call::MmapFile => self.mmap_file(who, op),
+            Call::MakeFiles => self.make_files(),
+            Call::FileSize => self.set_file_size(a, b),
+            Call::FilePunch => self.punch_file(a, b, c),
+            Call::FileRead => self.read_file(a, b),
+            Call::FileWrite => self.write_file(a, b, c),
             Call::Munmap => self.munmap(who, a, b),
             Call::Mprotect => self.mprotect(who, a, b, c),
             Call::Mremap => self.mremap(who, [a, b, c, d, e, f]),
@@ -303,7 +329,7 @@ impl Model {
     /// Addresses of words that were written, at most `nr`.
     pub(crate) fn written_pages(&self, who: u64, nr: usize) -> Vec<u64> {
         let written = |(number, page): (&u64, &Page)| {
-            let content = match page.attrs.object {
+            let content = match page.shown() {
                 Some(object) => self.objects[object].pages.get(&page.index)?,
                 None => &page.content,
             };

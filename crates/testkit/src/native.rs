@@ -12,7 +12,7 @@
 //!   which no step touches, and changes only registers that a probe gives back.
 #![allow(unsafe_code)]
 
-pub mod file;
+mod files;
 mod probe;
 
 use crate::features::{Features, LOCKED_PAGES_MAX};
@@ -110,6 +110,7 @@ pub struct Turn {
     brk: u64,
     /// Where steps see [`HEAP`]: the first page behind a gap that nobody has.
     heap: u64,
+    files: files::Files,
 }
 
 /// [`HEAP`] and what stands for it are at the same place in a huge page.
@@ -125,12 +126,13 @@ impl Turn {
         call(libc::SYS_brk, [heap, 0, 0, 0, 0, 0]);
         // No VMA of a step merges with the allocator's.
         call(libc::SYS_mprotect, [own_end, heap - own_end, 0, 0, 0, 0]);
-        Turn { brk, heap }
+        Turn { brk, heap, files: files::Files::default() }
     }
 
     /// Unmaps all that steps may have mapped, and refuses huge pages again.
     pub fn end(&self) {
         refuse_huge_pages();
+        self.files.close();
         call(libc::SYS_munmap, [WINDOW - MARGIN_BYTES, WINDOW_PAGES * PAGE + 2 * MARGIN_BYTES, 0, 0, 0, 0]);
         let now = call(libc::SYS_brk, [0; 6]) as u64;
         if now > self.heap {
@@ -160,6 +162,12 @@ impl Turn {
             Call::Exec => probe(Probe::Exec, at, 0),
             Call::Knobs => Outcome::Value(0),
             Call::ThpDisable => plain(call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, a, 0, 0, 0, 0])),
+            Call::MakeFiles => self.files.make(),
+            Call::MmapFile => {
+                let (file, offset) = (self.files.get(f >> 32), (f & 0xffff_ffff) * PAGE);
+                self.settle(call(libc::SYS_mmap, [at, b, c, d, file, offset]), b, e)
+            }
+            Call::FileSize | Call::FilePunch | Call::FileRead | Call::FileWrite => self.files.step(op),
             Call::Fork | Call::Exit => Outcome::Broken(2),
         }
     }

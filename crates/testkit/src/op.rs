@@ -18,6 +18,18 @@ pub const HEAP_BYTES: u64 = 64 << 20;
 pub const PAGE: u64 = 4096;
 /// Bytes at both ends of the window into which mappings may grow.
 pub const MARGIN_BYTES: u64 = 64 << 20;
+/// Files of a sequence. The first one is memory of the machine, the other one is read from a storage, where there is one.
+pub const NR_FILES: usize = 2;
+/// Pages that they have at first.
+pub const FILE_PAGES: u64 = 24;
+/// The word of each page of the second file that is not zero at first: where it is in the page, and what it is.
+pub const FILE_WORD_AT: u64 = 8;
+/// See [`FILE_WORD_AT`].
+pub const fn file_word(page: u64) -> u64 {
+    0xf11e_0000_0000_0001 + page
+}
+/// What [`Call::FileRead`] gives at the end of the file.
+pub const FILE_END: u64 = 256;
 /// One past the last user address.
 pub const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 
@@ -63,6 +75,18 @@ pub enum Call {
     Knobs,
     /// 1 or 0: whether the program refuses huge pages (prctl(2)).
     ThpDisable,
+    /// Makes the files, which all programs have from now on.
+    MakeFiles,
+    /// addr, len, prot, flags, landing; file and first page: see [`Op::file_and_page`].
+    MmapFile,
+    /// file, bytes (ftruncate(2))
+    FileSize,
+    /// file, first page, pages (fallocate(2))
+    FilePunch,
+    /// file, offset: gives a byte, or [`FILE_END`] (pread(2))
+    FileRead,
+    /// file, offset, byte (pwrite(2))
+    FileWrite,
 }
 
 /// The knobs of huge pages in the argument of [`Call::Knobs`].
@@ -103,7 +127,7 @@ impl KnobBits {
 
 impl Call {
     /// All of them.
-    pub const ALL: [Call; 14] = [
+    pub const ALL: [Call; 20] = [
         Call::Mmap,
         Call::Munmap,
         Call::Mprotect,
@@ -118,7 +142,18 @@ impl Call {
         Call::Exec,
         Call::Knobs,
         Call::ThpDisable,
+        Call::MakeFiles,
+        Call::MmapFile,
+        Call::FileSize,
+        Call::FilePunch,
+        Call::FileRead,
+        Call::FileWrite,
     ];
+
+    /// Whether it is about the files.
+    pub fn is_of_file(self) -> bool {
+        self >= Call::MakeFiles
+    }
 }
 
 /// A step.
@@ -143,6 +178,10 @@ impl Op {
         let mut args = [0; 6];
         args[..given.len()].copy_from_slice(given);
         Op { who, call, args }
+    }
+    /// The last argument of [`Call::MmapFile`].
+    pub const fn file_and_page(file: u64, page: u64) -> u64 {
+        file << 32 | page
     }
     /// As words.
     pub fn encode(&self) -> [u64; OP_WORDS] {
@@ -238,12 +277,12 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nr = match self.call {
-            Call::Exit => 0,
+            Call::Exit | Call::MakeFiles => 0,
             Call::Brk | Call::Fork | Call::Exec | Call::Knobs | Call::ThpDisable => 1,
-            Call::Munmap | Call::Mincore | Call::Load => 2,
-            Call::Mprotect | Call::Madvise | Call::Store => 3,
+            Call::Munmap | Call::Mincore | Call::Load | Call::FileSize | Call::FileRead => 2,
+            Call::Mprotect | Call::Madvise | Call::Store | Call::FilePunch | Call::FileWrite => 3,
             Call::Mmap => 5,
-            Call::Mremap => 6,
+            Call::Mremap | Call::MmapFile => 6,
         };
         let args: Vec<String> = self.args[..nr].iter().map(|a| format!("{a:#x}")).collect();
         write!(f, "[{}] {}({})", self.who, format!("{:?}", self.call).to_lowercase(), args.join(", "))

@@ -94,7 +94,16 @@ pub fn class_of(op: &Op) -> String {
         Call::Load | Call::Store => format!("{b} bytes"),
         Call::Knobs => KnobBits(a).class(),
         Call::ThpDisable => if a == 0 { "off" } else { "on" }.into(),
-        Call::Brk | Call::Munmap | Call::Mincore | Call::Fork | Call::Exit | Call::Exec => String::new(),
+        Call::MmapFile => {
+            let kind = if d & 0xf == 1 { "shared" } else { "private" };
+            format!("{kind}, {}", if op.args[5] >> 32 == 0 { "memory" } else { "read" })
+        }
+        Call::FileSize | Call::FilePunch | Call::FileRead | Call::FileWrite => {
+            if a == 0 { "memory" } else { "read" }.into()
+        }
+        Call::MakeFiles | Call::Brk | Call::Munmap | Call::Mincore | Call::Fork | Call::Exit | Call::Exec => {
+            String::new()
+        }
     }
 }
 

@@ -26,13 +26,20 @@ fn vm(nr_cpus: usize, mode: Mode, fault_locking: FaultLocking) -> Vm<Hosted> {
     Vm::new(hosted, tunables).unwrap()
 }
 
-fn small(nr_ops: usize) -> Limits {
-    Limits { nr_ops, pages: (Limits::default().pages.0, 2048), task_size: Format::TASK_SIZE, ..Limits::default() }
+/// Of the steps of every fourth sequence, about files.
+fn file_percent(seed: u64) -> u64 {
+    if seed % 4 == 3 { 25 } else { 0 }
+}
+
+fn small(nr_ops: usize, seed: u64) -> Limits {
+    let (pages, task_size) = ((Limits::default().pages.0, 2048), Format::TASK_SIZE);
+    Limits { nr_ops, pages, task_size, file_percent: file_percent(seed), ..Limits::default() }
 }
 
 /// Of CPU `i`, where all run at once.
 fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
-    Limits { task_size: Format::TASK_SIZE, ..parallel::limits(i, nr_ops, seed.is_multiple_of(2)) }
+    let file_percent = file_percent(seed + i);
+    Limits { task_size: Format::TASK_SIZE, file_percent, ..parallel::limits(i, nr_ops, seed.is_multiple_of(2)) }
 }
 
 fn in_turn(mode: Mode) {
@@ -41,7 +48,7 @@ fn in_turn(mode: Mode) {
     for fault_locking in FaultLocking::ALL {
         let vm = vm(4, mode, fault_locking);
         for seed in 0..fewer(8) {
-            let steps = sequence(seed, small(250));
+            let steps = sequence(seed, small(250, seed));
             if let Some(found) = lockstep::run(&vm, &steps, seed, 60) {
                 let text: Vec<String> = steps.iter().take(found.step + 1).map(|(op, _)| op.to_string()).collect();
                 panic!("{mode:?}, {fault_locking:?}, seed {seed}: {found}\n{}", text.join("\n"));
@@ -103,7 +110,7 @@ fn in_turn_on_large_machines() {
         for mode in BOTH_MODES {
             for seed in 0..fewer(nr_seeds) {
                 let vm = vm(nr_cpus, mode, FaultLocking::Lockfree);
-                let steps = sequence(1000 + seed, small(250));
+                let steps = sequence(1000 + seed, small(250, seed));
                 if let Some(found) = lockstep::run(&vm, &steps, seed, 120) {
                     panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}: {found}");
                 }

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME] [--files PERCENT]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -51,7 +51,18 @@ struct Options {
     fault_locking: Option<FaultLocking>,
     /// Different differences to look for before it ends.
     nr_differences: usize,
+    /// Steps about files in each sequence, in percent; or some in every third one.
+    file_percent: Option<u64>,
 }
+
+impl Options {
+    fn file_percent(&self, seed: u64) -> u64 {
+        self.file_percent.unwrap_or(if seed.is_multiple_of(3) { FILE_PERCENT } else { 0 })
+    }
+}
+
+/// Of steps in a sequence with files.
+const FILE_PERCENT: u64 = 25;
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let sides = Sides { linux: true, hosted: true, check_every: 100 };
@@ -66,13 +77,23 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             return Err(format!("the test is {given}, should be differential, lockstep, parallel, huge or relax"));
         }
     };
-    let mut options = Options { test, fault_locking: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
+    let mut options = Options {
+        test,
+        fault_locking: None,
+        nr_cpus: 4,
+        seconds: 10,
+        seed: 1,
+        sides,
+        nr_differences: 1,
+        file_percent: None,
+    };
     while let Some(name) = args.next() {
         let value = args.next().ok_or(format!("{name} should have a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} is {value}, should be a number"));
         match name.as_str() {
             "--seconds" => options.seconds = number()?,
             "--seed" => options.seed = number()?,
+            "--files" => options.file_percent = Some(number()?.min(100)),
             "--differences" => options.nr_differences = number()?.max(1) as usize,
             "--fault-locking" | "--discipline" => {
                 let named = FaultLocking::ALL.into_iter().find(|d| d.name() == value);
@@ -139,12 +160,14 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let threads = 0..options.nr_cpus.min(NR_THREADS) as u64;
         let (sequences, found) = if options.test == Test::Lockstep {
             let pages = (Limits::default().pages.0, 2048);
-            let steps = sequence(seed, Limits { pages, ..Limits::default() });
+            let file_percent = options.file_percent(seed);
+            let steps = sequence(seed, Limits { pages, file_percent, ..Limits::default() });
             let found = lockstep::run(&vm, &steps, seed, options.sides.check_every);
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
-            let all: Vec<_> =
-                threads.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed.is_multiple_of(2)))).collect();
+            let file_percent = options.file_percent(seed);
+            let limits = |i| Limits { file_percent, ..parallel::limits(i, 300, seed.is_multiple_of(2)) };
+            let all: Vec<_> = threads.map(|i| sequence(seed << 8 | i, limits(i))).collect();
             let found = parallel::run(&vm, &all, seed);
             (all, found)
         };
@@ -241,7 +264,7 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut kinds = BTreeSet::new();
     while started.elapsed() < Duration::from_secs(options.seconds) {
         UNDER_WAY.store(seed, Ordering::Relaxed);
-        let steps = sequence(seed, limits);
+        let steps = sequence(seed, Limits { file_percent: options.file_percent(seed), ..limits });
         let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
         judge.set_trouble((!seed.is_multiple_of(2)).then_some(seed))?;
         if let Some(found) = judge.judge(&ops)? {

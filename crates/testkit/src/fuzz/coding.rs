@@ -141,6 +141,8 @@ impl Reader<'_> {
             Call::Exec => [self.place(), 0, 0, 0, 0, 0],
             Call::Knobs => [u64::from(self.byte()) % KnobBits::COUNT, 0, 0, 0, 0, 0],
             Call::ThpDisable => [u64::from(self.byte() & 1), 0, 0, 0, 0, 0],
+            // No byte stands for one of a file.
+            _ => [0; 6],
         };
         Op { who: u64::from(head >> 4 & 3), call, args }
     }
@@ -299,6 +301,6 @@ pub(super) fn encode<'a>(setup: Setup, ops: impl Iterator<Item = &'a Op>) -> Vec
     let fault_locking = FaultLocking::ALL.iter().position(|d| *d == setup.fault_locking).unwrap_or(0) as u8;
     let mode = u8::from(setup.mode == Mode::Broadcast);
     let mut writer = Writer(vec![fault_locking | mode << 2 | u8::from(setup.several) << 3 | setup.seed << 4]);
-    ops.for_each(|op| writer.step(op));
+    ops.filter(|op| !op.call.is_of_file()).for_each(|op| writer.step(op));
     writer.0
 }

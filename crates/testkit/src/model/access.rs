@@ -24,20 +24,11 @@ impl Model {
         if page.guard {
             return Err(GUARDED);
         }
-        let (object, index) = (page.attrs.object, page.index);
-        if let Some(object) = object {
-            let object = &mut self.objects[object];
-            if index >= object.nr_pages {
-                return Err(Outcome::ADRERR);
-            }
-            if object.failed.contains(&index) {
-                return Err(Outcome::MCEERR);
-            }
-            object.pages.entry(index).or_default();
-            return Ok(());
-        }
         if page.present == Present::Failed {
             return Err(Outcome::MCEERR);
+        }
+        if let Some(object) = page.shown() {
+            return self.touch_object(who, number, object, needs);
         }
         self.may_bring_neighbours(who, number);
         let page = self.space_mut(who).pages.get_mut(&number).expect("looked up above");
@@ -46,6 +37,25 @@ impl Model {
             (_, WRITE) | (Present::Data, _) => Present::Data,
             _ => Present::Zero,
         };
+        Ok(())
+    }
+
+    /// The page shows one of the object, of which a private mapping gets a copy for a store.
+    fn touch_object(&mut self, who: u64, number: u64, object: usize, needs: u64) -> Result<(), Outcome> {
+        let Model { spaces, objects, .. } = self;
+        let page =
+            spaces.get_mut(&who).and_then(|space| space.pages.get_mut(&number)).expect("looked up by the caller");
+        let object = &mut objects[object];
+        if page.index >= object.nr_pages {
+            return Err(Outcome::ADRERR);
+        }
+        if object.failed.contains(&page.index) {
+            return Err(Outcome::MCEERR);
+        }
+        let content = object.pages.entry(page.index).or_default();
+        if page.attrs.behind.is_some() && needs == WRITE {
+            (page.present, page.content) = (Present::Data, content.clone());
+        }
         Ok(())
     }
 
@@ -59,7 +69,7 @@ impl Model {
 
     fn content(&mut self, who: u64, number: u64) -> &mut Content {
         let page = &self.space(who).pages[&number];
-        match (page.attrs.object, page.index) {
+        match (page.shown(), page.index) {
             (Some(object), index) => self.objects[object].pages.entry(index).or_default(),
             (None, _) => &mut self.space_mut(who).pages.get_mut(&number).expect("indexed above").content,
         }
@@ -82,6 +92,9 @@ impl Model {
             return Err(Unknown);
         }
         self.space(who).grower(addr / PAGE)?;
+        if self.is_behind_the_size(who, addr) {
+            return Err(Unknown);
+        }
         if let Err(signal) = self.touch(who, addr / PAGE, WRITE) {
             return Ok(signal);
         }
@@ -98,6 +111,9 @@ impl Model {
         }
         let page = self.space(who).pages.get(&number);
         // Only a `ret` is safe to run: where nothing forbids it, it has to be one.
+        if page.is_some_and(|page| page.attrs.behind.is_some()) {
+            return Err(Unknown);
+        }
         let runs = page.filter(|page| page.attrs.prot & EXEC != 0 && !page.guard);
         if let Some(page) = runs {
             let content = match page.attrs.object.map(|object| &self.objects[object]) {

@@ -36,7 +36,7 @@ impl Model {
             return Ok(self.populate(who, first, end, advice == MADV_POPULATE_WRITE));
         }
         // What may go at any time goes now, or not: the system's choice.
-        let may_go = |page: &Page| page.lazy || page.attrs.object.is_some();
+        let may_go = |page: &Page| page.lazy || page.attrs.has_object();
         if matches!(advice, MADV_PAGEOUT | MADV_COLD)
             && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page))
         {
@@ -48,7 +48,7 @@ impl Model {
             return Err(Unknown);
         }
         // A hole in an object: not a thing of memory alone.
-        let has_object = |page: &Page| page.attrs.object.is_some() && !page.attrs.locked;
+        let has_object = |page: &Page| page.attrs.has_object() && !page.attrs.locked;
         let head = self.space(who).pages.range(first..end).next();
         if advice == MADV_REMOVE && head.is_some_and(|(_, page)| has_object(page)) {
             return Err(Unknown);
@@ -57,9 +57,9 @@ impl Model {
         // VMA by VMA; the first that refuses ends it, holes are passed over.
         let mut stop = end;
         let refuses = |page: &Page| match advice {
-            MADV_FREE => page.attrs.locked || page.attrs.object.is_some(),
+            MADV_FREE => page.attrs.locked || page.attrs.has_object(),
             MADV_DONTNEED | MADV_COLD | MADV_PAGEOUT | MADV_GUARD_INSTALL => page.attrs.locked,
-            MADV_WIPEONFORK => page.attrs.object.is_some(),
+            MADV_WIPEONFORK => page.attrs.has_object(),
             // Holes are made in objects only.
             MADV_REMOVE => true,
             _ => false,
@@ -172,13 +172,15 @@ impl Model {
         let (mut bits, mut sure) = (0, u64::MAX);
         for (i, number) in (first..end).enumerate() {
             let page = &self.space(who).pages[&number];
-            let here = match page.attrs.object {
+            let here = match page.shown() {
                 // What the object has counts, guarded or not.
                 Some(object) => self.objects[object].has(page.index),
+                None if page.attrs.behind.is_some() => true,
                 None => !page.guard && matches!(page.present, Present::Zero | Present::Data | Present::Failed),
             };
             bits |= u64::from(here) << i;
-            let may_be = page.attrs.object.is_some_and(|object| self.objects[object].may_be_full) && !here;
+            let object = page.attrs.object.or(page.attrs.behind).map(|object| &self.objects[object]);
+            let may_be = object.is_some_and(|object| object.is_read || object.may_be_full && !here);
             if page.present == Present::Maybe || may_be || self.may_be_out(page) {
                 sure &= !(1 << i);
             }

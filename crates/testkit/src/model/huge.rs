@@ -46,7 +46,7 @@ impl Model {
 
     /// Smallest and largest order that a fault may use in such a mapping.
     fn orders(&self, who: u64, attrs: &Attrs) -> Option<(u32, u32)> {
-        if self.space(who).thp_disable || attrs.object.is_some() || attrs.other & OTHER_NOHUGE != 0 {
+        if self.space(who).thp_disable || attrs.has_object() || attrs.other & OTHER_NOHUGE != 0 {
             return None;
         }
         match self.huge.now {
@@ -78,7 +78,7 @@ impl Model {
 
     fn may_become_resident(&mut self, who: u64, first: u64, end: u64) {
         for (_, page) in self.space_mut(who).pages.range_mut(first..end) {
-            if page.present == Present::No && page.attrs.object.is_none() && !page.guard {
+            if page.present == Present::No && !page.attrs.has_object() && !page.guard {
                 page.present = Present::Maybe;
             }
         }
@@ -91,6 +91,9 @@ impl Model {
         let Some((first, end)) = checked_range(addr, len, self.task_size)? else { return certain(EINVAL) };
         if first == end {
             return certain(OK);
+        }
+        if self.has_files(who, first, end) {
+            return Err(Unknown);
         }
         let space = self.space(who);
         let full = space.is_full(first, end);
@@ -145,7 +148,7 @@ impl Space {
     /// Whether the pages `first..end` are mapped, private, and alike: they may be
     /// one VMA.
     fn is_alike(&self, first: u64, end: u64) -> bool {
-        let Some(head) = self.pages.get(&first).filter(|head| head.attrs.object.is_none()) else { return false };
+        let Some(head) = self.pages.get(&first).filter(|head| !head.attrs.has_object()) else { return false };
         let alike = self.pages.range(first..end).take_while(|(_, page)| page.attrs == head.attrs);
         alike.count() as u64 == end - first
     }

@@ -18,7 +18,7 @@ impl Model {
 
     /// Whether the page may be in the swap area.
     pub(super) fn may_be_out(&self, page: &Page) -> bool {
-        let is_there = match page.attrs.object.map(|object| &self.objects[object]) {
+        let is_there = match page.shown().map(|object| &self.objects[object]) {
             Some(object) => object.pages.contains_key(&page.index),
             // Zeroes that were read may be those of memory that came with a neighbour.
             None => matches!(page.present, Present::Data | Present::Zero),
@@ -30,7 +30,7 @@ impl Model {
     pub(crate) fn fail(&mut self, who: u64, number: u64) {
         let Model { spaces, objects, .. } = self;
         let Some(page) = spaces.get_mut(&who).and_then(|space| space.pages.get_mut(&number)) else { return };
-        match page.attrs.object.map(|object| &mut objects[object]) {
+        match page.shown().map(|object| &mut objects[object]) {
             Some(object) => {
                 object.pages.remove(&page.index);
                 object.failed.insert(page.index);
@@ -45,13 +45,13 @@ impl Model {
 
     /// Whether the page may be the zero frame: still, or again, as a huge page that is split keeps no pages of zeroes.
     pub(crate) fn may_be_zero(&self, who: u64, number: u64) -> bool {
-        let is_zero = |page: &Page| page.attrs.object.is_none() && page.content.values().all(|word| *word == 0);
+        let is_zero = |page: &Page| !page.attrs.has_object() && page.content.values().all(|word| *word == 0);
         self.space(who).pages.get(&number).is_some_and(is_zero)
     }
 
     /// Whether the page is an object's.
     pub(crate) fn is_of_object(&self, who: u64, number: u64) -> bool {
-        self.space(who).pages.get(&number).is_some_and(|page| page.attrs.object.is_some())
+        self.space(who).pages.get(&number).is_some_and(|page| page.shown().is_some())
     }
 
     /// Pages of the program that are mapped.
@@ -61,7 +61,7 @@ impl Model {
 
     /// Pages of the program that have memory, or may have.
     pub(crate) fn pages_with_memory(&self, who: u64) -> impl Iterator<Item = u64> + '_ {
-        let has_memory = |page: &Page| match page.attrs.object.map(|object| &self.objects[object]) {
+        let has_memory = |page: &Page| match page.shown().map(|object| &self.objects[object]) {
             Some(object) => object.pages.contains_key(&page.index),
             None => matches!(page.present, Present::Data | Present::Maybe),
         };

@@ -12,7 +12,9 @@ use crate::op::{HEAP_BYTES, WINDOW, WINDOW_PAGES};
 pub(super) const MIN_ADDR: u64 = 65_536;
 
 impl Model {
-    pub(super) fn mmap(&mut self, who: u64, addr: u64, len: u64, prot: u64, flags: u64, landing: u64) -> Answer {
+    /// Of new memory, or of a file from a page on.
+    pub(super) fn mmap(&mut self, who: u64, args: [u64; 5], of: Option<(usize, u64)>) -> Answer {
+        let [addr, len, prot, flags, landing] = args;
         let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         if len == 0 {
             return Ok(EINVAL);
@@ -49,28 +51,35 @@ impl Model {
         let at = match (placed, landing) {
             (true, _) if fixed => addr,
             (true, _) => hint,
+            // The file's pages would stay.
+            (false, 0) if of.is_some() && flags & MAP_POPULATE != 0 => return Err(Unknown),
             (false, 0) => return Ok(Outcome::Elsewhere),
             (false, landing) => landing,
         };
-        let object = shared.then(|| {
-            self.objects.push(Object { nr_pages: len / PAGE, ..Object::default() });
-            self.objects.len() - 1
-        });
+        let (file, index) = of.map_or((None, 0), |(file, index)| (Some(file), index));
+        let object = shared.then(|| file.unwrap_or_else(|| self.new_object(len / PAGE)));
+        let behind = file.filter(|_| !shared);
         let grows = flags & MAP_GROWSDOWN != 0;
-        let attrs = Attrs { prot: prot & 7, object, grows, locked, other: flags & MAP_NORESERVE, ..Attrs::default() };
-        self.put_new(who, at, len, attrs);
+        let other = flags & MAP_NORESERVE;
+        let attrs = Attrs { prot: prot & 7, object, behind, grows, locked, other, ..Attrs::default() };
+        self.put_new(who, at, len, (attrs, index));
         if locked || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
             self.populate_quietly(who, at / PAGE, (at + len) / PAGE);
         }
         Ok(if placed { Outcome::Value(at) } else { Outcome::Elsewhere })
     }
 
-    fn put_new(&mut self, who: u64, at: u64, len: u64, attrs: Attrs) {
+    fn new_object(&mut self, nr_pages: u64) -> usize {
+        self.objects.push(Object { nr_pages, ..Object::default() });
+        self.objects.len() - 1
+    }
+
+    fn put_new(&mut self, who: u64, at: u64, len: u64, (attrs, first): (Attrs, u64)) {
         self.unmap(who, at / PAGE, (at + len) / PAGE);
         let piece = self.new_piece();
         let space = self.space_mut(who);
-        for (index, number) in (at / PAGE..(at + len) / PAGE).enumerate() {
-            let page = Page { attrs: attrs.clone(), piece, index: index as u64, ..Page::default() };
+        for (index, number) in (first..).zip(at / PAGE..(at + len) / PAGE) {
+            let page = Page { attrs: attrs.clone(), piece, index, ..Page::default() };
             space.pages.insert(number, page);
         }
     }
@@ -203,7 +212,7 @@ impl Model {
                 return Ok(Outcome::Value(now));
             }
             let attrs = Attrs { prot: READ | WRITE, ..Attrs::default() };
-            self.put_new(who, old_end * PAGE, (new_end - old_end) * PAGE, attrs);
+            self.put_new(who, old_end * PAGE, (new_end - old_end) * PAGE, (attrs, 0));
         }
         self.space_mut(who).brk = addr;
         Ok(Outcome::Value(addr))
