@@ -3,10 +3,8 @@
 //! Ways to fail: two threads that find a page missing both install it; somebody sleeps for a page that the embedder has
 //! given back; a store is in no saved page, and in no page; what was discarded comes back from the embedder.
 
-mod common;
-
 use common::files::{bytes_of, write};
-use common::{Modelled, RW, World, be, explore, let_parks_block, run};
+use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
     AccessError, AddressSpace, EvictError, FaultError, FaultLocking, FillError, InstallError, MapFlags, ObjectPart,
