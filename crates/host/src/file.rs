@@ -1,9 +1,9 @@
 //! Files of the hosted machine: where pages of a [`new_file_object`](softfault::Vm::new_file_object) come from.
 
-use softfault::{FileFill, FileId, FillError, Filling};
+use softfault::{FileFill, FileId, FillError, Filling, FrameRange};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A file. Its methods are called by the threads that want a page, which hold nothing, and are no CPUs meanwhile.
 pub trait HostFile: Send + Sync {
@@ -30,9 +30,13 @@ impl HostFile for Vec<u8> {
     }
 }
 
-/// The files of a machine, by number.
+fn end_of(range: &FrameRange) -> u64 {
+    u64::from(range.first.0) + range.nr_frames
+}
+
+/// The files of a machine, by number, and the frames that are somebody else's.
 #[derive(Default)]
-pub(crate) struct Files(RwLock<Vec<Arc<dyn HostFile>>>);
+pub(crate) struct Files(RwLock<Vec<Arc<dyn HostFile>>>, Mutex<Vec<FrameRange>>);
 
 impl Files {
     pub(crate) fn add(&self, file: Arc<dyn HostFile>) -> FileId {
@@ -44,5 +48,21 @@ impl Files {
     pub(crate) fn get(&self, id: FileId) -> Option<Arc<dyn HostFile>> {
         let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
         files.get(usize::try_from(id.0).ok()?).cloned()
+    }
+
+    fn foreign(&self) -> MutexGuard<'_, Vec<FrameRange>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_foreign(&self, range: FrameRange) {
+        self.foreign().push(range);
+    }
+
+    pub(crate) fn no_longer_foreign(&self, range: &FrameRange) {
+        self.foreign().retain(|r| end_of(r) <= range.first.0.into() || end_of(range) <= r.first.0.into());
+    }
+
+    pub(crate) fn is_foreign(&self, range: &FrameRange) -> bool {
+        self.foreign().iter().any(|r| r.first <= range.first && end_of(range) <= end_of(r))
     }
 }

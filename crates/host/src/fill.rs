@@ -4,7 +4,7 @@ use crate::cpu::as_no_cpu;
 use crate::file::HostFile;
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
-use softfault::{FileFill, FileId, FillError, Filling, PAGE_SIZE, Pfn};
+use softfault::{FileFill, FileId, FillError, Filling, FrameRange, PAGE_SIZE, Pfn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -45,6 +45,17 @@ impl<F: Format> Hosted<F> {
             self.arena.load(pfn, (at % PAGE_SIZE) as usize, &mut into[done..done + len as usize]);
             at += len;
         }
+    }
+
+    /// Writes bytes into frames of [foreign memory](softfault::Memory::add_foreign_memory), as their owner may.
+    ///
+    /// # Panics
+    ///
+    /// If some of them are not foreign.
+    pub fn write_foreign(&self, first: Pfn, bytes: &[u8]) {
+        let range = FrameRange { first, nr_frames: (bytes.len() as u64).div_ceil(PAGE_SIZE) };
+        assert!(self.files.is_foreign(&range), "{range:?}: should be foreign memory");
+        self.arena.store_over(first, 0, bytes);
     }
 
     /// A file that is not there fails.

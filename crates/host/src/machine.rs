@@ -31,7 +31,18 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     /// Whatever lies in the arena, which is all there and this machine's alone. It may have been used.
     fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         let end = u64::from(range.first.0) + range.nr_frames;
-        (end <= self.arena.nr_frames()).then_some(false)
+        (end <= self.arena.nr_frames()).then(|| {
+            self.files.no_longer_foreign(range);
+            false
+        })
+    }
+
+    fn foreign_frames(&self, range: &FrameRange) -> bool {
+        let is_there = u64::from(range.first.0) + range.nr_frames <= self.arena.nr_frames();
+        if is_there {
+            self.files.add_foreign(*range);
+        }
+        is_there
     }
 
     fn begin(&mut self) -> bool {

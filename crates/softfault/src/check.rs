@@ -311,6 +311,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn check_object_leaf(&self, vpn: Vpn, vma: Vma, pfn: Pfn) -> Result<(), Broken> {
         let head = self.vm.frames.head_of_named(pfn);
         let desc = self.vm.frames.desc(head);
+        if desc.is_foreign() {
+            let is_its = self.vm.foreign_page(vma.object, vma.pgoff_of(vpn)).is_some_and(|frame| frame.pfn == pfn);
+            return if is_its { Ok(()) } else { Err(Broken::NotInObject(vpn.addr())) };
+        }
         let page = desc.index.get() + u64::from(pfn.0 - head.0);
         let is_its = (desc.owner.get(), page) == (vma.object.0, vma.pgoff_of(vpn));
         let is_there = is_its && desc.state().was_mapped() && self.vm.is_in_its_object(head);

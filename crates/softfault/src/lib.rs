@@ -158,7 +158,7 @@ pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
 pub use source::handle::SharedObject;
-pub use source::write_error::{EvictError, InstallError, NewFileError, ObjectWriteError, StoppedAt};
+pub use source::write_error::{EvictError, InstallError, NewFileError, NewForeignError, ObjectWriteError, StoppedAt};
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{

@@ -4,7 +4,7 @@
 //! no dynamic dispatch in a fault. `examples/port_in_100_lines.rs` is the
 //! smallest one that works.
 
-use crate::addr::{PageRange, Pfn, SwapSlot};
+use crate::addr::{Pfn, SwapSlot};
 use crate::notify::notice::Notice;
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
@@ -12,10 +12,12 @@ use crate::sync::Word;
 use crate::table::format::Format;
 
 pub(crate) mod file;
+mod flush;
 mod range;
 mod swap;
 
 pub use file::{FileFill, FileId, FillError, Filling, ForeignFill};
+pub use flush::{Flush, SpaceTag};
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
 
@@ -109,30 +111,6 @@ impl CpuSet {
             })
         })
     }
-}
-
-/// Identifies an address space to the machine. Exhaustive: machines use it as a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SpaceTag {
-    /// Never reused.
-    pub id: u64,
-    /// The root page table: what the machine loads into its base register.
-    pub root: Pfn,
-}
-
-/// The translations that a shootdown invalidates. There may be more kinds. For an unknown kind a
-/// machine invalidates all translations of the space, paging-structure caches included, as for
-/// `Space`. Invalidating more than requested is always sound (I4) and costs only time.
-///
-/// It says nothing of instructions: see [`Machine`] on instruction caches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Flush {
-    /// Those of leaf entries in the range.
-    Pages(PageRange),
-    /// All of the address space, paging-structure caches included: tables are
-    /// about to be freed.
-    Space,
 }
 
 /// A point in a call into the core, for machines that measure.
@@ -235,6 +213,11 @@ pub unsafe trait Machine: Sized + Sync {
     }
     /// Returns memory to the machine. No CPU has a translation of it.
     fn frames_removed(&self, _range: &FrameRange) {}
+
+    /// Whether these frames, which are somebody else's, can be read while the [`Vm`](crate::Vm) lives.
+    fn foreign_frames(&self, _range: &FrameRange) -> bool {
+        false
+    }
 
     /// Number of memory nodes, at most [`MAX_NODES`]; constant. A CPU searches its node for frames
     /// first; any answer is sound.

@@ -124,7 +124,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 46] = [
+const LEFT_OUT: [(&str, &str); 47] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -159,6 +159,7 @@ const LEFT_OUT: [(&str, &str); 46] = [
     ("new_shared_object_of", "new_shared_object: a word of the header is all that differs"),
     ("new_file_object", "nobody else knows it yet"),
     ("new_explicit_object", "nobody else knows it yet"),
+    ("new_foreign_object", "a count, and new_shared_object: explicit/foreign.rs"),
     ("begin_install", "a write of a missing page, and no fill of the machine: explicit.rs"),
     ("install", "begin_install, and filled"),
     ("begin_evict", "waits as a move of an object's page does, with no frames: explicit.rs"),

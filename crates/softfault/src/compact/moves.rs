@@ -93,6 +93,7 @@ impl<M: Machine> Vm<M> {
             FrameKind::Free if self.frames.is_tail(pfn) => self.check_tail_movable(pfn),
             FrameKind::Free => Err(MigrateRefusal::NotInUse),
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
+            FrameKind::Shared if self.frames.desc(pfn).is_foreign() => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta | FrameKind::Swap => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),

@@ -14,7 +14,7 @@ pub enum MigrateRefusal {
     Table,
     /// It has data of the core: spaces, tree nodes, objects.
     Meta,
-    /// It is a hole, the zero frame, or was taken out of use.
+    /// It is a hole, the zero frame, somebody else's, or was taken out of use.
     Reserved,
     /// It is part of a larger page: a huge one, or, for compaction, a folio of an object that fills a block.
     HugePage,

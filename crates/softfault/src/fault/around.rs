@@ -136,6 +136,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // In the section of the fault, so that what is put in now leaves with the rest beyond a new end.
         let nr_pages = self.vm.object_nr_pages(id);
         let accessed = !self.vm.machine.marks_entries();
+        let is_foreign = self.vm.foreign_frames_of(id).is_some();
         let mut place: Option<(u64, ObjectSlot<'_>)> = None;
         let mut nr_mapped = 0;
         for vpn in (pages.start.0..pages.end.0).map(Vpn) {
@@ -149,7 +150,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => self.vm.object_slot(inside, id, index),
             };
             place = Some((index, at));
-            let ObjectPage::Frame(frame) = at.page() else { continue };
+            let Some(frame) =
+                ready(at.page()).or_else(|| if is_foreign { self.vm.foreign_page(id, index) } else { None })
+            else {
+                continue;
+            };
             // Before the entry, as for the page of the fault.
             self.vm.frames.desc(frame.head()).note_mapped_around();
             let leaf = Leaf { pfn: frame.pfn, rights: found.object_rights(), accessed, dirty: false };
@@ -157,6 +162,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         nr_mapped
     }
+}
+
+/// The frame of a page that is there, and that nobody is putting in, taking out or moving.
+fn ready(page: ObjectPage) -> Option<PageFrame> {
+    if let ObjectPage::Frame(frame) = page { Some(frame) } else { None }
 }
 
 /// Whether this is the first fault in a leaf table that the CPU has installed, so that there is nothing near

@@ -47,7 +47,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Swapped(swapped) => return self.bring_shared(fault, index, &place, swapped, prealloc),
             ObjectPage::Absent => {}
         }
-        if self.vm.object_orders(id) != FolioOrders::BASE || self.vm.has_fills(id) {
+        if self.vm.object_orders(id) != FolioOrders::BASE || self.vm.has_source(id) {
+            if let Some(frame) = self.vm.foreign_page(id, index) {
+                let wants_copy = request.wants_own() && found.is_private();
+                return if wants_copy {
+                    self.copy_of_object(fault, slot, frame, prealloc)
+                } else {
+                    self.map_shared(fault, slot, frame)
+                };
+            }
             return self.fill_folio(fault, index, &place, prealloc);
         }
         // A page or a node is missing; the loser keeps its frame.

@@ -37,9 +37,9 @@ const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
 /// A page that its object has given up while it was pinned.
 const ORPHAN: u64 = 1 << 4;
 /// Of a page of an object: an entry has named it.
-const MAPPED: u64 = 1 << 5;
+pub(super) const MAPPED: u64 = 1 << 5;
 /// An entry of it was accessed.
-const REFERENCED: u64 = 1 << 6;
+pub(super) const REFERENCED: u64 = 1 << 6;
 /// An entry of it was dirty, or it was written through a handle or a pin.
 pub(super) const DIRTY: u64 = 1 << 7;
 /// Of a page of an object: its frame has the content.

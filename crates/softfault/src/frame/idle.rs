@@ -108,6 +108,7 @@ impl<M: Machine> Memory<M> {
         let folio = self.frames.folio(pfn).state();
         match state.kind() {
             FrameKind::Anon => 1,
+            FrameKind::Shared if self.frames.desc(pfn).is_foreign() => 0,
             FrameKind::Shared => state.order().nr_pages(),
             FrameKind::Free if folio.kind() == FrameKind::Anon && !folio.is_derived() && self.is_part(pfn) => 1,
             _ => 0,

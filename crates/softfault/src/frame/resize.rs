@@ -15,6 +15,7 @@
 //!
 //! Locks on entry: none, no section. Takes the lock of resizes, under which the caller is a holder of frames.
 
+mod foreign;
 mod refusal;
 
 pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
@@ -80,10 +81,27 @@ impl<M: Machine> Memory<M> {
 
     fn try_add_memory(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
         let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
+        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let is_zero = self.lay_out_all(range, &sections, &|| self.machine.add_frames(range))?;
+        sections.for_each(|section| self.bring(section, Content::zero_if(is_zero)));
+        self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
+        self.count_taken(range.nr_frames.wrapping_neg());
+        self.marks_follow();
+        self.homes_come(blocks_of(range));
+        Ok(())
+    }
+
+    /// Gives metadata to sections that have no memory, if the machine agrees. They look removed then. Under the lock
+    /// of resizes.
+    fn lay_out_all<T>(
+        &self,
+        range: &FrameRange,
+        sections: &Range<usize>,
+        agrees: &dyn Fn() -> Option<T>,
+    ) -> Result<T, AddMemoryRefusal> {
         if sections.start == 0 || range.end() > self.nr_frames() {
             return Err(AddMemoryRefusal::OutOfRange);
         }
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
         if sections.clone().any(|section| self.is_taken(section)) {
             return Err(AddMemoryRefusal::AlreadyThere);
         }
@@ -95,23 +113,16 @@ impl<M: Machine> Memory<M> {
                 return Err(AddMemoryRefusal::NoMetadata);
             }
         }
-        let Some(is_zero) = self.machine.add_frames(range) else {
+        let Some(agreed) = agrees() else {
             self.give_metadata_back(metadata);
             return Err(AddMemoryRefusal::NoSuchMemory);
         };
-        for section in sections {
-            if is_new(&section)
-                && let Some((descs_at, blocks_at)) = self.frames.next_of(&mut metadata)
-            {
+        for section in sections.clone().filter(is_new) {
+            if let Some((descs_at, blocks_at)) = self.frames.next_of(&mut metadata) {
                 self.lay_out(section, descs_at, blocks_at, REMOVED);
             }
-            self.bring(section, Content::zero_if(is_zero));
         }
-        self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
-        self.count_taken(range.nr_frames.wrapping_neg());
-        self.marks_follow();
-        self.homes_come(blocks_of(range));
-        Ok(())
+        Ok(agreed)
     }
 
     /// Whether a section has memory, or is the metadata's, which has no descriptors.

@@ -171,9 +171,14 @@ impl<M: Machine> Removal<'_, '_, M> {
             let head = self.space.vm.frames.head_of_named(leaf.pfn);
             let desc = self.space.vm.frames.desc(head);
             let page = vpn.0.wrapping_sub(self.member.displacement);
-            let is_its = desc.state().kind() == FrameKind::Shared
-                && desc.owner.get() == self.member.object.0
-                && desc.index.get() + u64::from(leaf.pfn.0 - head.0) == page;
+            let is_its = if desc.is_foreign() {
+                let foreign = self.space.vm.foreign_page(self.member.object, page);
+                foreign.is_some_and(|frame| frame.pfn == leaf.pfn)
+            } else {
+                desc.state().kind() == FrameKind::Shared
+                    && desc.owner.get() == self.member.object.0
+                    && desc.index.get() + u64::from(leaf.pfn.0 - head.0) == page
+            };
             if !is_its {
                 return Some(false);
             }

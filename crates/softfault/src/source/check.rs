@@ -146,6 +146,7 @@ impl<M: Machine> Vm<M> {
         match state.kind() {
             FrameKind::Meta if desc.index.get() == MetaUse::Object as u64 => Some(Role::Header),
             FrameKind::Meta if desc.index.get() == MetaUse::ObjectNode as u64 => Some(Role::Node),
+            FrameKind::Shared if desc.is_foreign() => None,
             FrameKind::Shared => Some(Role::Page { orphan: state.is_orphan() }),
             _ => None,
         }

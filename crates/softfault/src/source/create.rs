@@ -5,9 +5,10 @@
 use super::file::MOST_FILE_ORDER;
 use super::handle::SharedObject;
 use super::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
-use super::write_error::NewFileError;
+use super::write_error::{NewFileError, NewForeignError};
+use crate::addr::PAGE_SIZE;
 use crate::frame::OutOfFrames;
-use crate::machine::{FileFill, FileId, FillError, ForeignFill, Machine};
+use crate::machine::{FileFill, FileId, FillError, ForeignFill, FrameRange, Machine};
 use crate::policy::folio::FolioOrders;
 use crate::space::Vm;
 
@@ -75,6 +76,27 @@ impl<M: Machine> Vm<M> {
             return Err(NewFileError::FolioTooLarge);
         }
         Ok(self.new_handle(NewObject { size_bytes, orders, from: PagesFrom::Embedder })?)
+    }
+
+    /// Makes an object whose pages are frames of somebody else, from the first on: a base image that programs read. No frame
+    /// is written, freed, moved or swapped out, and no page costs memory here. Private mappings copy what they
+    /// store to; shared ones cannot be written. A smaller size takes pages out of all mappings; no size is larger than the frames.
+    /// Several objects may name one frame.
+    ///
+    /// The owner may change the bytes, as those of a file, while programs read them.
+    ///
+    /// # Errors
+    ///
+    /// [`NewForeignError`]; nothing is kept then.
+    pub fn new_foreign_object(&self, range: FrameRange) -> Result<SharedObject<'_, M>, NewForeignError> {
+        self.assert_outside();
+        self.call();
+        if !self.name_foreign(&range) {
+            return Err(NewForeignError::NotForeign);
+        }
+        let from = PagesFrom::Foreign(range);
+        let new = NewObject { size_bytes: range.nr_frames * PAGE_SIZE, orders: FolioOrders::BASE, from };
+        Ok(self.new_handle(new).inspect_err(|_| self.forget_foreign(&range))?)
     }
 
     /// Ends a fill that was [under way](crate::Filling::UnderWay), or that the embedder began to

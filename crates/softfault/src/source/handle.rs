@@ -70,6 +70,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// brought back. Bytes before it are zero.
     pub fn zero(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
         self.vm.call();
+        self.may_be_written()?;
         let end = bytes.end.min(self.size_bytes());
         if bytes.start >= end {
             return Ok(());
@@ -81,6 +82,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.zero_part(bytes.start..first_whole)?;
         self.discard(first_whole / PAGE_SIZE..end / PAGE_SIZE);
         self.zero_part(end / PAGE_SIZE * PAGE_SIZE..end)
+    }
+
+    fn may_be_written(&self) -> Result<(), ObjectWriteError> {
+        self.vm.foreign_frames_of(self.id).map_or(Ok(()), |_| Err(ObjectWriteError::Foreign))
     }
 
     /// Of one page.
@@ -185,7 +190,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             ObjectPage::Absent if self.vm.is_in_file(self.id, part.index) => return ReadPart::Missing,
             ObjectPage::Filling if self.vm.is_in_file(self.id, part.index) => return ReadPart::Leaving,
             // Nobody has written to what is being put in.
-            ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
+            ObjectPage::Absent | ObjectPage::Filling => match self.vm.foreign_page(self.id, part.index) {
+                Some(PageFrame { pfn, .. }) => program::read(&self.vm.machine, pfn, part.start, into),
+                None => into.fill(0),
+            },
             ObjectPage::Leaving(_) => return ReadPart::Leaving,
             ObjectPage::Poisoned => return ReadPart::Poisoned,
             ObjectPage::Swapped(_) => return ReadPart::Swapped,
@@ -205,6 +213,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// have been added.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), ObjectWriteError> {
         self.vm.call();
+        self.may_be_written()?;
         let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             self.with_frame(part.index, &mut |_| ())?;

@@ -16,11 +16,11 @@
 //!
 //! Locks on entry: none.
 
-use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageSlot, level_of};
+use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageFrame, PageSlot, level_of};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
-use crate::machine::{FileId, Machine};
+use crate::machine::{FileId, FrameRange, Machine};
 use crate::mem::{self};
 use crate::policy::folio::FolioOrders;
 use crate::section::InSection;
@@ -77,6 +77,9 @@ pub(crate) struct ObjectData {
 const IS_FILE: u64 = 1;
 /// The embedder installs pages.
 const IS_EXPLICIT: u64 = 2;
+/// Its pages are frames of somebody else. `file` says which: the first one, and their number above [`NR_FOREIGN_SHIFT`].
+const IS_FOREIGN: u64 = 3;
+const NR_FOREIGN_SHIFT: u32 = 32;
 
 /// Where the missing pages of an object come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub(crate) enum PagesFrom {
     File(FileId),
     /// The embedder: see `explicit`.
     Embedder,
+    /// Nowhere: these frames, which are somebody else's, are the pages.
+    Foreign(FrameRange),
 }
 
 /// What a new object is.
@@ -210,6 +215,10 @@ impl<M: Machine> Links<M> {
                 data.file.set(file);
             }
             PagesFrom::Embedder => data.is_file.set(IS_EXPLICIT),
+            PagesFrom::Foreign(FrameRange { first, nr_frames }) => {
+                data.is_file.set(IS_FOREIGN);
+                data.file.set(u64::from(first.0) | nr_frames << NR_FOREIGN_SHIFT);
+            }
         }
         // Release: whoever sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);
@@ -239,10 +248,32 @@ impl<M: Machine> Links<M> {
         self.object(id).is_file.get() == IS_EXPLICIT
     }
 
-    /// Whether missing pages are not zero: they have a source, and come in fills.
+    /// Whether missing pages are not zero.
+    #[inline]
+    pub(crate) fn has_source(&self, id: ObjectId) -> bool {
+        self.object(id).is_file.get() != 0
+    }
+
+    /// Whether missing pages come in fills.
     #[inline]
     pub(crate) fn has_fills(&self, id: ObjectId) -> bool {
-        self.object(id).is_file.get() != 0
+        matches!(self.object(id).is_file.get(), IS_FILE | IS_EXPLICIT)
+    }
+
+    /// The frames of somebody else that are its pages, if they are.
+    #[inline]
+    pub(crate) fn foreign_frames_of(&self, id: ObjectId) -> Option<FrameRange> {
+        let data = self.object(id);
+        let word = data.file.get();
+        let frames = FrameRange { first: Pfn(word as u32), nr_frames: word >> NR_FOREIGN_SHIFT };
+        (data.is_file.get() == IS_FOREIGN).then_some(frames)
+    }
+
+    /// The frame of a page of such an object.
+    #[inline]
+    pub(crate) fn foreign_page(&self, id: ObjectId, index: u64) -> Option<PageFrame> {
+        let frames = self.foreign_frames_of(id)?;
+        (index < frames.nr_frames).then(|| PageFrame { pfn: Pfn(frames.first.0 + index as u32), order: Order::BASE })
     }
 
     /// Pages that its size covers, the last one perhaps in part. In a section the

@@ -98,6 +98,9 @@ impl<M: Machine> Links<M> {
             return;
         }
         self.free_pages(id);
+        if let Some(frames) = self.foreign_frames_of(id) {
+            self.forget_foreign(&frames);
+        }
         self.retire_header(Pfn(id.0 as u32));
     }
 }

@@ -12,6 +12,7 @@ op_error! {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
+        Foreign: EROFS = "object: its frames are somebody else's",
         Missing: EIO = "offset: a page is missing, and the embedder installs it",
     }
 }
@@ -21,6 +22,20 @@ op_error! {
     NewFileError {
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
         FolioTooLarge: EINVAL = "orders: a folio of a file or an explicit object is smaller than 2 MiB",
+    }
+}
+
+op_error! {
+    /// Why an object of foreign frames was not made.
+    NewForeignError {
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
+        NotForeign: EINVAL = "range: should not be empty, and of memory that was added as somebody else's",
+    }
+}
+
+impl From<OutOfFrames> for NewForeignError {
+    fn from(lack: OutOfFrames) -> NewForeignError {
+        NewForeignError::OutOfFrames(lack)
     }
 }
 

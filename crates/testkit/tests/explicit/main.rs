@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod foreign;
 
 use common::objects::{EXTRA, Object, bytes, content, map, orders, whole};
 use common::*;

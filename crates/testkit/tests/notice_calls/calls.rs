@@ -67,6 +67,9 @@ calls! {
     Yes "Vm::idle_pages": |s| _ = s.vm.idle_pages(0);
     No "Vm::advance_generation": |s| _ = s.vm.advance_generation(0);
     No "Vm::add_memory": |s| _ = s.vm.add_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
+    No "Vm::add_foreign_memory": |s| _ = s.vm.add_foreign_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
+    No "Vm::remove_foreign_memory": |s| _ = s.vm.remove_foreign_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
+    No "Vm::new_foreign_object": |s| drop(s.vm.new_foreign_object(FrameRange { first: Pfn(0), nr_frames: 0 }));
     No "Vm::initialise_section": |s| _ = s.vm.initialise_section();
     No "Vm::remove_memory": |s| _ = s.vm.remove_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
     No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);

@@ -38,6 +38,8 @@ impl<M: Machine> Vm<M> {
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
         let _resize = lock_word(&data.resize, &self.machine);
+        let foreign = self.foreign_frames_of(id);
+        let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
         if size_bytes > old_bytes {
             // A mapping may have written past the old end, in its last page.
@@ -54,6 +56,9 @@ impl<M: Machine> Vm<M> {
             // To the end of all pages: folios may reach beyond the old size, too.
             let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
             self.remove_from(id, beyond);
+            if let Some(frames) = foreign {
+                self.unmap_object_pages(id, beyond.below(frames.nr_frames), Why::Discard);
+            }
             // A VMA is counted before a fault can make a copy in it.
             if data.nr_private.load(Ordering::Acquire) != 0 {
                 self.drop_copies(id, beyond);

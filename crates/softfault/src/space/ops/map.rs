@@ -30,7 +30,7 @@ op_error! {
         OtherVm: EINVAL = "object: should belong to the same Vm as the address space",
         OffsetUnaligned: EINVAL = "offset_bytes: should be a multiple of the page size",
         OffsetOverflow: EOVERFLOW = "offset_bytes, length: should end within the largest size of an object",
-        NoWriteRight: EACCES = "prot: PROT_WRITE: the object is given for reading",
+        NoWriteRight: EACCES = "prot: PROT_WRITE: the object is given for reading, or its frames are somebody else's",
         TooLong: ENOMEM = "length: should fit into the address space",
         NoHole: ENOMEM = "length: no hole of that size is left",
         OverLimit: ENOMEM = "length: the limit on the address space (RLIMIT_AS) is reached",
@@ -181,7 +181,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             MapType::Private if !flags.contains(MapFlags::GROWSDOWN) => true,
             _ => return Err(MmapError::BadFlags),
         };
-        if prot.contains(Prot::WRITE) && !part.may_write && !is_private {
+        let may_write = part.may_write && self.vm.foreign_frames_of(part.object.id).is_none();
+        if prot.contains(Prot::WRITE) && !may_write && !is_private {
             return Err(MmapError::NoWriteRight);
         }
         if len > task_size::<M::Format>() {
@@ -195,7 +196,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             pgoff: part.offset_bytes / PAGE_SIZE,
             flags: match () {
                 () if is_private => VmaFlags::FILE,
-                () if part.may_write => VmaFlags::empty(),
+                () if may_write => VmaFlags::empty(),
                 () => VmaFlags::NEVERWRITE,
             },
         };

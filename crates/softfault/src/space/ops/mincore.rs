@@ -172,6 +172,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (mut at, end) = (first, first + part.nr_pages());
         if vma.object != ObjectId::NONE {
             let there = ObjectPages::from(at..end).below(self.vm.object_nr_pages(vma.object));
+            if self.vm.foreign_frames_of(vma.object).is_some() && at < there.end && !runs.is_full() {
+                runs.add(there.end - at, Residence::Resident);
+                at = there.end;
+            }
             let ended = self.vm.for_each_page(vma.object, there, &mut |index, slot| {
                 if slot.page().is_away() {
                     return ControlFlow::Continue(());
