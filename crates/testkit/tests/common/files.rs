@@ -25,6 +25,8 @@ pub struct TestFile {
     reads: AtomicU8,
     /// Reads from this page on fail.
     failing_from: AtomicU64,
+    /// This read fails, counted from when it was said.
+    failing: AtomicU64,
     version: AtomicU8,
     kept: Mutex<VecDeque<FileFill>>,
     /// First page and number of pages of each read.
@@ -40,6 +42,7 @@ impl Default for TestFile {
         TestFile {
             reads: AtomicU8::new(Reads::End as u8),
             failing_from: AtomicU64::new(u64::MAX),
+            failing: AtomicU64::new(u64::MAX),
             version: AtomicU8::new(0),
             kept: Mutex::default(),
             log: Mutex::default(),
@@ -56,7 +59,7 @@ impl HostFile for TestFile {
                 self.kept.lock().unwrap().push_back(fill);
                 Filling::UnderWay
             }
-            at if at == Reads::Fail as u8 || first >= self.failing_from.load(SeqCst) => {
+            at if at == Reads::Fail as u8 || first >= self.failing_from.load(SeqCst) || self.is_failing() => {
                 Filling::Ended(fill, Err(FillError))
             }
             _ => {
@@ -78,6 +81,15 @@ impl TestFile {
     /// From now on reads from this page on fail.
     pub fn set_failing_from(&self, page: u64) {
         self.failing_from.store(page, SeqCst);
+    }
+
+    /// The read after so many fails.
+    pub fn set_failing(&self, after: Option<u64>) {
+        self.failing.store(after.unwrap_or(u64::MAX), SeqCst);
+    }
+
+    fn is_failing(&self) -> bool {
+        self.failing.fetch_sub(1, SeqCst) == 0
     }
 
     /// From now on the file has other bytes.
