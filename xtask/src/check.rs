@@ -3,8 +3,8 @@
 //! All steps run even if one fails, so that one round shows everything. The last
 //! line counts tests, and steps that are not tests, as passed or failed.
 
-use crate::shell::{self, Line};
-use crate::{lint, models, mutants, packages, publish, readme, room};
+use crate::shell;
+use crate::{lint, mutants, packages, publish, readme, room, suites};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 13] = [
     Step { name: "room on the disk", slow: false, run: |_| room::ensure() },
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
@@ -41,25 +41,21 @@ const STEPS: [Step; 14] = [
     Step { name: "the library without hooks", slow: false, run: |_| without_hooks() },
     Step { name: "package of the library", slow: false, run: |_| publish::check() },
     Step { name: "documentation", slow: false, run: |_| documentation() },
-    Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
-    Step { name: "model checking", slow: true, run: |tally| models::run(|text| tally.see(text)) },
-    Step {
-        name: "a sample of the mutants",
-        slow: true,
-        run: |_| mutants::run(&mutants::Options::sample(SAMPLE_SECONDS)),
-    },
-    Step { name: "the README's commands", slow: true, run: |_| readme::run() },
+    Step { name: "tests", slow: false, run: tests },
+    Step { name: "model checking", slow: true, run: |tally| suites::run(&suites::MODELS, |text| tally.see(text)) },
+    Step { name: "the README's commands, beside a sample of the mutants", slow: true, run: |_| readme_and_mutants() },
 ];
 
 /// Besides the first builds, which take about as long.
-const SAMPLE_SECONDS: u64 = 60;
+const SAMPLE_SECONDS: u64 = 75;
 
 const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";
 const CLIPPY: &str = "clippy --workspace --all-targets --keep-going -- -D warnings";
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
-/// The modelled core only makes sense under loom, in its own step. Patterns: each has a package for its tests.
-const TESTS: &str = "test --workspace --exclude softfault-modelled* --exclude softfault-shuffled* --no-fail-fast";
+/// Tests in documentation. The modelled core only makes sense under loom, in its own step.
+const DOC_TESTS: &str =
+    "test --doc --workspace --exclude softfault-modelled* --exclude softfault-shuffled* --no-fail-fast";
 
 /// Results so far.
 #[derive(Default)]
@@ -138,8 +134,26 @@ fn documentation() -> Result<(), String> {
     doc(DOC_ALONE, "-D warnings")
 }
 
-fn tests(line: &Line, tally: &mut Tally) -> Result<(), String> {
-    shell::run_watched(line, |text| tally.see(text))
+/// Both build one crate after the other most of the time, in different target folders: together they keep two
+/// CPUs busy. What the mutants print comes last.
+fn readme_and_mutants() -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let mutants = scope.spawn(|| shell::captured(&mutants::sample_line(SAMPLE_SECONDS)?));
+        let readme = readme::run();
+        let mutants = mutants.join().unwrap_or_else(|_| Err("the thread of the mutants panicked".into()));
+        let mutants = mutants.and_then(|(text, result)| {
+            println!("\n== a sample of the mutants\n{text}");
+            result
+        });
+        let failed: Vec<String> = [readme, mutants].into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    })
+}
+
+fn tests(tally: &mut Tally) -> Result<(), String> {
+    let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
+    let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
+    binaries.and(documentation)
 }
 
 /// From `test result: ok. 12 passed; 0 failed; ...`.

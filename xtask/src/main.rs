@@ -7,23 +7,23 @@
 //! | `readme.rs` | `readme`: runs the commands in README and `docs/commands.md` |
 //! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
-//! | `models.rs` | `models`: the model checks of the gate |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | the Debian packages that the tests need |
 //! | `publish.rs` | `package`: checks that the library's package is complete |
 //! | `shell.rs` | runs other programs |
+//! | `suites.rs` | `test`, `models`: the tests and model checks of the gate |
 
 mod check;
 mod clients;
 mod lint;
 mod measure;
-mod models;
 mod mutants;
 mod packages;
 mod publish;
 mod readme;
 mod room;
 mod shell;
+mod suites;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -42,6 +42,8 @@ enum Task {
     Check(check::Options),
     /// Run only the project's own lints
     Lint(lint::Options),
+    /// Run the tests only, several binaries at a time
+    Test,
     /// Run the model checks only, several binaries at a time
     Models,
     /// Run the programs on the reference kernel, in QEMU
@@ -70,7 +72,8 @@ fn main() -> ExitCode {
         Task::Check(options) => return check::run(&options),
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
-        Task::Models => models::run(|_| ()),
+        Task::Test => suites::run(&suites::TESTS, |_| ()),
+        Task::Models => suites::run(&suites::MODELS, |_| ()),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),

@@ -26,7 +26,7 @@
 mod place;
 mod sample;
 
-use crate::shell;
+use crate::shell::{self, Line};
 use place::Place;
 use sample::Budget;
 use serde::Deserialize;
@@ -55,11 +55,10 @@ pub struct Options {
     jobs: u64,
 }
 
-impl Options {
-    /// What the gate asks for.
-    pub fn sample(seconds: u64) -> Options {
-        Options { names: Vec::new(), verbose: false, dry_run: false, sample: Some(seconds), jobs: 1 }
-    }
+/// The command that the gate runs.
+pub fn sample_line(seconds: u64) -> Result<Line, String> {
+    let own = std::env::current_exe().map_err(|e| format!("xtask's own binary: {e}"))?;
+    Ok(Line::new(&own.to_string_lossy(), &format!("mutants --sample {seconds}")))
 }
 
 #[derive(Deserialize)]

@@ -81,6 +81,14 @@ pub fn run_watched(line: &Line, mut see: impl FnMut(&str)) -> Result<(), String>
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", line.text())) }
 }
 
+/// Runs it. Returns what it wrote to standard output and standard error, and whether it succeeded.
+pub fn captured(line: &Line) -> Result<(String, Result<(), String>), String> {
+    let output = line.command().output().map_err(|e| format!("{}: {e}", line.text()))?;
+    let text = [output.stdout, output.stderr].concat();
+    let result = if output.status.success() { Ok(()) } else { Err(format!("{}: {}", line.text(), output.status)) };
+    Ok((String::from_utf8_lossy(&text).into_owned(), result))
+}
+
 /// Its standard output, if it succeeded.
 pub fn output_of(line: &Line) -> Result<String, String> {
     let output = line.command().stderr(Stdio::inherit()).output().map_err(|e| format!("{}: {e}", line.text()))?;

@@ -1,0 +1,219 @@
+//! Runs tests and model checks: as many test binaries at a time as there are CPUs, one test at a time in each.
+//!
+//! `cargo test` runs one binary after the other. Most binaries have one test that takes most of
+//! their time, so with `cargo test` one CPU does all the work at the end of each.
+
+use crate::shell;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
+
+/// Binaries that are built together.
+pub struct Suite {
+    /// What `cargo test` builds.
+    packages: &'static str,
+    /// Binaries that take longest, longest first. They start first, so that the last one to end is a short one. A
+    /// name that no longer exists does no harm.
+    longest: &'static [&'static str],
+    /// The folder of a package whose binaries run one after the other, in one worker, which begins with them: they
+    /// share files.
+    in_turn: Option<&'static str>,
+}
+
+/// The model checks.
+pub const MODELS: Suite = Suite {
+    packages: "--release -p softfault-modelled -p softfault-shuffled",
+    longest: &[
+        "huge_pages",
+        "clusters",
+        "frames_and_thieves",
+        "members",
+        "object_moves",
+        "object_and_discard",
+        "swap",
+        "folio_moves",
+        "moves",
+    ],
+    in_turn: None,
+};
+
+/// All other tests but those in documentation. The modelled core only makes sense under loom. Patterns: each of its
+/// packages has another one for its tests.
+pub const TESTS: Suite = Suite {
+    packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled*",
+    longest: &["corpus", "formats", "relax", "differential", "huge_races", "softfault_host", "fast_path", "mremap"],
+    in_turn: Some("lab"),
+};
+
+/// A test binary.
+struct Binary {
+    name: String,
+    executable: PathBuf,
+    /// The folder of its package, in which cargo would run it.
+    package: PathBuf,
+}
+
+/// The outcome of a binary: what it wrote, and its status.
+struct Ended<'a> {
+    binary: &'a Binary,
+    text: String,
+    result: Result<ExitStatus, String>,
+}
+
+/// Builds and runs them all. Calls `see` with each line of their output.
+pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
+    let chains = chains(suite, binaries(suite)?);
+    let queue = Mutex::new(chains.iter());
+    let (sender, ended) = mpsc::channel();
+    let mut failed = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || work(queue, &sender));
+        }
+        drop(sender);
+        for Ended { binary, text, result } in ended {
+            println!("     Running {} of {}", binary.name, binary.folder());
+            text.lines().for_each(|line| {
+                println!("{line}");
+                see(line);
+            });
+            match result {
+                Ok(status) if status.success() => {}
+                Ok(status) => failed.push(format!("{}: {status}", binary.name)),
+                Err(why) => failed.push(format!("{}: {why}", binary.name)),
+            }
+        }
+    });
+    if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+}
+
+/// Runs binaries until none is left.
+fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, ended: &Sender<Ended<'a>>) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(chain) = next else { return };
+        for binary in chain {
+            let (text, result) = match command(binary).output() {
+                Ok(output) => {
+                    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+                    (format!("{out}{err}"), Ok(output.status))
+                }
+                Err(why) => (String::new(), Err(why.to_string())),
+            };
+            if ended.send(Ended { binary, text, result }).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// As cargo would run it, but with one test at a time.
+fn command(binary: &Binary) -> Command {
+    let mut command = Command::new(&binary.executable);
+    command.arg("--test-threads=1").current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package);
+    command
+}
+
+/// The work of a worker between two looks at the queue, the longest first: most often one binary.
+fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
+    let (in_turn, mut rest): (Vec<_>, Vec<_>) =
+        binaries.into_iter().partition(|binary| suite.in_turn.is_some_and(|folder| folder == binary.folder()));
+    rest.sort_by_key(|b| suite.longest.iter().position(|name| *name == b.name).unwrap_or(suite.longest.len()));
+    let in_turn = Some(in_turn).filter(|chain| !chain.is_empty());
+    in_turn.into_iter().chain(rest.into_iter().map(|binary| vec![binary])).collect()
+}
+
+/// Builds the binaries and lists them.
+fn binaries(suite: &Suite) -> Result<Vec<Binary>, String> {
+    let line = shell::cargo(&format!("test {} --no-run --message-format=json-render-diagnostics", suite.packages));
+    let binaries: Vec<Binary> = shell::output_of(&line)?.lines().filter_map(binary_of).collect();
+    if binaries.is_empty() { Err(format!("{}: names no test binary", line.text())) } else { Ok(binaries) }
+}
+
+impl Binary {
+    /// The last part of its package's folder.
+    fn folder(&self) -> String {
+        self.package.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// A message of cargo's, as far as it is needed here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    executable: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Reads the binary from a line of cargo's output, if the line names one.
+fn binary_of(line: &str) -> Option<Binary> {
+    let message: Message = serde_json::from_str(line).ok().filter(|m: &Message| m.reason == "compiler-artifact")?;
+    // Examples and the programs that tests run have no tests themselves.
+    if !message.profile.as_ref().is_some_and(|profile| profile.test) {
+        return None;
+    }
+    let package = message.manifest_path.parent().map(Path::to_path_buf)?;
+    Some(Binary { name: message.target?.name, executable: message.executable?, package })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_messages_of_cargo() {
+        let line = r#"{"reason":"compiler-artifact","manifest_path":"/a/b/Cargo.toml","target":{"kind":["test"],"name":"swap"},"profile":{"test":true},"executable":"/t/swap-1"}"#;
+        let found = binary_of(line).unwrap();
+        assert_eq!((found.name.as_str(), found.executable, found.package), ("swap", "/t/swap-1".into(), "/a/b".into()));
+        assert!(binary_of(&line.replace("\"/t/swap-1\"", "null")).is_none(), "a library");
+        assert!(binary_of(&line.replace("true", "false")).is_none(), "an example");
+        assert!(binary_of(&line.replace("compiler-artifact", "build-script-executed")).is_none());
+        assert!(binary_of("no message").is_none());
+    }
+
+    #[test]
+    fn a_binary_that_fails_is_seen() {
+        let binary = |name: &str, executable: &str| Binary {
+            name: name.into(),
+            executable: executable.into(),
+            package: "/".into(),
+        };
+        let all = [vec![binary("good", "true"), binary("bad", "false")], vec![binary("missing", "/nowhere/at/all")]];
+        let (sender, ended) = mpsc::channel();
+        work(&Mutex::new(all.iter()), &sender);
+        drop(sender);
+        let good = |e: Ended<'_>| (e.binary.name.clone(), e.result.is_ok_and(|status| status.success()));
+        let results: Vec<(String, bool)> = ended.iter().map(good).collect();
+        assert_eq!(results, [("good".into(), true), ("bad".into(), false), ("missing".into(), false)]);
+    }
+
+    #[test]
+    fn binaries_that_share_files_are_one_chain() {
+        let binary = |name: &str, package: &str| Binary {
+            name: name.into(),
+            executable: name.into(),
+            package: Path::new("/a").join(package),
+        };
+        let all = ["short", "corpus", "formats"].map(|name| binary(name, "testkit"));
+        let all = all.into_iter().chain(["shell", "compare"].map(|name| binary(name, "lab"))).collect();
+        let chains = chains(&TESTS, all);
+        let names: Vec<Vec<&str>> = chains.iter().map(|c| c.iter().map(|b| b.name.as_str()).collect()).collect();
+        assert_eq!(names, [vec!["shell", "compare"], vec!["corpus"], vec!["formats"], vec!["short"]]);
+    }
+}
