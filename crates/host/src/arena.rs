@@ -173,6 +173,15 @@ impl Arena {
         unsafe { core::slice::from_raw_parts_mut(self.frame_ptr(fill.first_frame()), fill.len_bytes() as usize) }
     }
 
+    /// Copies from adjacent frames, as [`load`](Self::load).
+    pub(crate) fn load_over(&self, first: Pfn, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        for (i, into) in bytes.chunks_mut(FRAME_BYTES).enumerate() {
+            self.load(Pfn(first.0 + i as u32), 0, into);
+        }
+        bytes
+    }
+
     /// Copies into adjacent frames, as [`store`](Self::store).
     pub(crate) fn store_over(&self, first: Pfn, offset: u64, from: &[u8]) {
         let (mut at, mut rest) = (offset, from);

@@ -1,6 +1,6 @@
 //! Files of the hosted machine: where pages of a [`new_file_object`](softfault::Vm::new_file_object) come from.
 
-use softfault::{FileFill, FileId, FillError, Filling, FrameRange};
+use softfault::{FileFill, FileId, FileWrite, FillError, Filling, FrameRange, StoreRefused, WriteError, Writing};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -10,6 +10,19 @@ pub trait HostFile: Send + Sync {
     /// Reads the bytes, or keeps the fill for later: see [`Filling`]. Then `bytes` end with the call, and
     /// [`Hosted::write_fill`](crate::Hosted::write_fill) fills the frames. A panic counts as a fill that never comes back.
     fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling;
+
+    /// Writes the bytes, which are a copy, or keeps the write for later: see [`Writing`]. By default it fails. Bytes behind
+    /// the end of the storage are not written, and no error. A panic counts as a write that never comes back.
+    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
+        let _ = bytes;
+        Writing::Ended(write, Err(WriteError))
+    }
+
+    /// Asks for room for a page that is about to be stored to. By default there is.
+    fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
+        let _ = page;
+        Ok(())
+    }
 }
 
 /// A file of the host, read as the pages are wanted. An error of the host, or an early end, fails the fill.
@@ -17,6 +30,16 @@ impl HostFile for File {
     fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
         let read = self.read_exact_at(bytes, fill.offset_bytes());
         Filling::Ended(fill, read.map_err(|_| FillError))
+    }
+
+    /// Up to the end that the file has. Nobody makes it shorter meanwhile.
+    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
+        let there = self.metadata().map(|data| data.len().saturating_sub(write.offset_bytes()));
+        let written = there.and_then(|there| {
+            let len = usize::try_from(there).unwrap_or(usize::MAX).min(bytes.len());
+            self.write_all_at(&bytes[..len], write.offset_bytes())
+        });
+        Writing::Ended(write, written.map_err(|_| WriteError))
     }
 }
 
@@ -27,6 +50,22 @@ impl HostFile for Vec<u8> {
         let there = self.get(start..).and_then(|rest| rest.get(..bytes.len()));
         let result = there.map(|there| bytes.copy_from_slice(there)).ok_or(FillError);
         Filling::Ended(fill, result)
+    }
+}
+
+/// The same, and it is written to.
+impl HostFile for Mutex<Vec<u8>> {
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+        self.lock().unwrap_or_else(PoisonError::into_inner).fill(fill, bytes)
+    }
+
+    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
+        let mut storage = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(write.offset_bytes()).unwrap_or(usize::MAX);
+        if let Some(there) = storage.get_mut(start..) {
+            there.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        }
+        Writing::Ended(write, Ok(()))
     }
 }
 

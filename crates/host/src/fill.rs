@@ -1,10 +1,12 @@
-//! Fills of pages from the files of the hosted machine.
+//! Fills of pages from the files of the hosted machine, and writes to them.
 
 use crate::cpu::as_no_cpu;
 use crate::file::HostFile;
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
-use softfault::{FileFill, FileId, FillError, Filling, FrameRange, PAGE_SIZE, Pfn};
+use softfault::{
+    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, PAGE_SIZE, Pfn, StoreRefused, WriteError, Writing,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -56,6 +58,31 @@ impl<F: Format> Hosted<F> {
         let range = FrameRange { first, nr_frames: (bytes.len() as u64).div_ceil(PAGE_SIZE) };
         assert!(self.files.is_foreign(&range), "{range:?}: should be foreign memory");
         self.arena.store_over(first, 0, bytes);
+    }
+
+    /// The bytes of a write that was [kept](Writing::UnderWay), as they are now: any of those that programs have stored since it
+    /// began may be among them.
+    pub fn bytes_of_write(&self, write: &FileWrite) -> Vec<u8> {
+        self.arena.load_over(write.first_frame(), write.len_bytes())
+    }
+
+    /// A file that is not there fails.
+    pub(crate) fn write_to_file(&self, write: FileWrite) -> Writing {
+        let Some(file) = self.files.get(write.file()) else { return Writing::Ended(write, Err(WriteError)) };
+        let bytes = self.bytes_of_write(&write);
+        let mut written = Writing::UnderWay;
+        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| written = file.write_back(write, &bytes))));
+        ended.unwrap_or_else(core::mem::forget);
+        written
+    }
+
+    /// A file that is not there has no room, nor has one whose answer is a panic.
+    pub(crate) fn ask_file(&self, id: FileId, page: u64) -> Result<(), StoreRefused> {
+        let file = self.files.get(id).ok_or(StoreRefused)?;
+        let mut allowed = Err(StoreRefused);
+        let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| allowed = file.may_store(page))));
+        asked.unwrap_or_else(core::mem::forget);
+        allowed
     }
 
     /// A file that is not there fails.

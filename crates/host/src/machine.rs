@@ -10,7 +10,9 @@ use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, FileFill, Filling, FrameRange, Notice, SwapError, SwapSlot};
+use softfault::{
+    AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, Notice, StoreRefused, SwapError, SwapSlot, Writing,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: E1, E2; accesses touch a frame only where a table of the core maps
@@ -145,6 +147,16 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     fn fill(&self, fill: FileFill) -> Filling {
         self.waits();
         self.fill_from_file(fill)
+    }
+
+    fn write_back(&self, write: FileWrite) -> Writing {
+        self.waits();
+        self.write_to_file(write)
+    }
+
+    fn may_store(&self, file: FileId, page: u64) -> Result<(), StoreRefused> {
+        self.waits();
+        self.ask_file(file, page)
     }
 
     fn now_ns(&self) -> u64 {

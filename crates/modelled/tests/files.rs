@@ -175,14 +175,16 @@ fn a_handle_against_a_smaller_size() {
     });
 }
 
-/// Whoever reads while a page goes to the swap area and is zeroed in part finds the other part.
+/// Whoever reads while a page goes to the swap area, which no page of a file does, and is zeroed in part finds the other part.
 #[test]
 fn a_dirty_page_that_goes_out_against_zeroes() {
     let_parks_block();
     explore(1, || {
         use_swap(false);
-        let (w, object) = world(0);
-        object.write(0, &[9; 8]).unwrap();
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
+        let object: &Object = Box::leak(Box::new(w.vm.new_explicit_object(PAGE, FolioOrders::BASE).unwrap()));
+        map(w.space, object, 1);
+        object.install(0, &[9; 8]).unwrap();
         fault(w.space, 0).unwrap();
         let pfn = w.space.translate_at_rest(AT * PAGE).unwrap().pfn;
         be(0);

@@ -118,7 +118,7 @@ impl<M: Machine> Vm<M> {
             }
             if state.kind() == FrameKind::Shared {
                 self.check_tails_of(pfn)?;
-                if !state.is_at_rest() && !self.is_being_filled(pfn) {
+                if !state.is_at_rest() && !self.is_being_filled(pfn) && !self.may_be_under_write(pfn) {
                     return Err(Broken::LeftLocked(pfn));
                 }
             }
@@ -283,7 +283,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !(rights - readable).is_empty() {
             return Err(Broken::TooManyRights(vpn.addr()));
         }
-        let state = self.vm.frames.desc(pfn).state();
+        let (state, of_head) = (self.vm.frames.desc(pfn).state(), self.vm.frames.head_desc(pfn).state());
         match kind {
             FrameKind::Anon if rights.contains(Rights::WRITE) && state.nr_maps() != 1 => {
                 Err(Broken::SharedWritable(vpn.addr()))
@@ -291,6 +291,12 @@ impl<M: Machine> AddressSpace<'_, M> {
             FrameKind::Zero if rights.contains(Rights::WRITE) => Err(Broken::SharedWritable(vpn.addr())),
             FrameKind::Shared if vma.is_private() && rights.contains(Rights::WRITE) => {
                 Err(Broken::SharedWritable(vpn.addr()))
+            }
+            // I56: stores to clean pages of files are noted first.
+            FrameKind::Shared
+                if vma.flags.contains(VmaFlags::TRACKED) && rights.contains(Rights::WRITE) && !of_head.is_dirty() =>
+            {
+                Err(Broken::CleanWritable(vpn.addr()))
             }
             // I54: a mapping of an object shows its pages, or copies of them.
             FrameKind::Zero if vma.object != ObjectId::NONE => Err(Broken::NotInObject(vpn.addr())),

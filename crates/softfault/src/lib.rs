@@ -151,14 +151,16 @@ pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
 pub use machine::{
-    CpuId, CpuSet, FileFill, FileId, FillError, Filling, Flush, ForeignFill, FrameRange, MAX_CPUS, MAX_NODES, Machine,
-    MemoryNode, SpaceTag, SwapError, Tick,
+    CpuId, CpuSet, FileFill, FileId, FileWrite, FillError, Filling, Flush, ForeignFill, ForeignWrite, FrameRange,
+    MAX_CPUS, MAX_NODES, Machine, MemoryNode, SpaceTag, StoreRefused, SwapError, Tick, WriteError, Writing,
 };
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
 pub use source::handle::SharedObject;
-pub use source::write_error::{EvictError, InstallError, NewFileError, NewForeignError, ObjectWriteError, StoppedAt};
+pub use source::write_error::{
+    EvictError, InstallError, NewFileError, NewForeignError, ObjectWriteError, StoppedAt, WriteBackError,
+};
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{

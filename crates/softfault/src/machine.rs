@@ -11,107 +11,19 @@ use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
 
+mod cpu_set;
 pub(crate) mod file;
+mod file_write;
 mod flush;
 mod range;
 mod swap;
 
+pub use cpu_set::{CpuId, CpuSet, MAX_CPUS};
 pub use file::{FileFill, FileId, FillError, Filling, ForeignFill};
+pub use file_write::{FileWrite, ForeignWrite, StoreRefused, WriteError, Writing};
 pub use flush::{Flush, SpaceTag};
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
-
-/// The largest number of CPUs that a [`CpuSet`] can hold.
-pub const MAX_CPUS: usize = 512;
-
-/// A CPU, counted from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CpuId(pub u16);
-
-/// A set of CPUs, by value.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct CpuSet {
-    bits: [u64; MAX_CPUS / 64],
-}
-
-impl CpuSet {
-    /// No CPU.
-    pub const EMPTY: CpuSet = CpuSet { bits: [0; MAX_CPUS / 64] };
-
-    /// The CPUs `0..nr_cpus`.
-    ///
-    /// # Panics
-    ///
-    /// Above [`MAX_CPUS`].
-    pub fn first(nr_cpus: usize) -> CpuSet {
-        let mut set = CpuSet::EMPTY;
-        (0..nr_cpus).for_each(|i| set.insert(CpuId(i as u16)));
-        set
-    }
-    /// From words of 64 CPUs each, lowest first.
-    pub fn from_words(bits: [u64; MAX_CPUS / 64]) -> CpuSet {
-        CpuSet { bits }
-    }
-    /// Words of 64 CPUs each, lowest first.
-    pub(crate) fn words(&self) -> [u64; MAX_CPUS / 64] {
-        self.bits
-    }
-    /// The first `nr_most` members from number `first` on, wrapping around; and where the others
-    /// begin.
-    pub(crate) fn some_from(&self, first: u64, nr_most: usize) -> (CpuSet, u64) {
-        let (mut some, mut next) = (CpuSet::EMPTY, first);
-        let behind = self.iter().filter(|cpu| u64::from(cpu.0) >= first);
-        let before = self.iter().filter(|cpu| u64::from(cpu.0) < first);
-        for cpu in behind.chain(before).take(nr_most) {
-            some.insert(cpu);
-            next = u64::from(cpu.0) + 1;
-        }
-        (some, next)
-    }
-    /// Adds `cpu`.
-    ///
-    /// # Panics
-    ///
-    /// If its number is not below [`MAX_CPUS`]: a set cannot hold it.
-    pub fn insert(&mut self, cpu: CpuId) {
-        assert!(usize::from(cpu.0) < MAX_CPUS, "cpu is {}, should be below {MAX_CPUS}", cpu.0);
-        self.bits[cpu.0 as usize / 64] |= 1 << (cpu.0 % 64);
-    }
-    /// Removes `cpu`. A number that no set can hold is in no set.
-    pub fn remove(&mut self, cpu: CpuId) {
-        if let Some(word) = self.bits.get_mut(usize::from(cpu.0) / 64) {
-            *word &= !(1 << (cpu.0 % 64));
-        }
-    }
-    /// Whether `cpu` is in it.
-    pub fn contains(&self, cpu: CpuId) -> bool {
-        self.bits.get(usize::from(cpu.0) / 64).is_some_and(|word| word & (1 << (cpu.0 % 64)) != 0)
-    }
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.bits.iter().all(|w| *w == 0)
-    }
-    /// Whether it has no member except `cpu`.
-    pub fn is_only(&self, cpu: CpuId) -> bool {
-        let mut rest = *self;
-        rest.remove(cpu);
-        rest.is_empty()
-    }
-    /// The members, lowest first.
-    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.bits.iter().enumerate().flat_map(|(i, &word)| {
-            let mut left = word;
-            core::iter::from_fn(move || {
-                if left == 0 {
-                    return None;
-                }
-                let bit = left.trailing_zeros();
-                left &= left - 1;
-                Some(CpuId((i * 64) as u16 + bit as u16))
-            })
-        })
-    }
-}
 
 /// A point in a call into the core, for machines that measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +61,8 @@ pub enum Tick {
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
 ///   except in [`park`](Machine::park), in [`relax`](Machine::relax), in
-///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in), in [`fill`](Machine::fill) and in
+///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in), in [`fill`](Machine::fill),
+///   [`write_back`](Machine::write_back) and [`may_store`](Machine::may_store), and in
 ///   closures that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
@@ -161,7 +74,8 @@ pub enum Tick {
 ///   are the caller's on all of them;
 /// - **M1** no callback calls back into the core, with two exceptions: in
 ///   [`notify`](Machine::notify), the calls that are listed there; in
-///   [`relax`](Machine::relax), [`park`](Machine::park) and [`fill`](Machine::fill), other threads of execution,
+///   [`relax`](Machine::relax), [`park`](Machine::park), [`fill`](Machine::fill), [`write_back`](Machine::write_back)
+///   and [`may_store`](Machine::may_store), other threads of execution,
 ///   which may make any call. Any other call in `notify` panics before it has changed or
 ///   taken anything;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
@@ -171,7 +85,8 @@ pub enum Tick {
 ///   the edge of one: they neither wait nor answer other CPUs;
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
 ///   [`heavy_barrier`](Machine::heavy_barrier), [`shootdown`](Machine::shootdown),
-///   [`swap_out`](Machine::swap_out), [`swap_in`](Machine::swap_in) or [`fill`](Machine::fill)
+///   [`swap_out`](Machine::swap_out), [`swap_in`](Machine::swap_in), [`fill`](Machine::fill),
+///   [`write_back`](Machine::write_back) or [`may_store`](Machine::may_store)
 ///   answers the requests of others meanwhile. An answer is given outside sections
 ///   only, if [`shootdown_is_grace`](Machine::shootdown_is_grace);
 /// - **M4** [`park`](Machine::park) returns after an [`unpark`](Machine::unpark) of the
@@ -373,6 +288,20 @@ pub unsafe trait Machine: Sized + Sync {
     /// so that it may wait for as long as it likes, also for memory. Only who wants one of the pages waits for it.
     fn fill(&self, fill: FileFill) -> Filling {
         Filling::Ended(fill, Err(FillError))
+    }
+
+    /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of such bytes either version is written, and
+    /// the page is written again. Called outside sections, with nothing held, so that it may wait for as long as it likes.
+    /// It does not make the file longer: bytes behind the end of the storage are not written. See
+    /// [`SharedObject::write_back`](crate::SharedObject::write_back).
+    fn write_back(&self, write: FileWrite) -> Writing {
+        Writing::Ended(write, Err(WriteError))
+    }
+
+    /// Asks before a clean page of a file is stored to through a shared mapping or a handle, so that the machine can find
+    /// room for it. Called as [`fill`](Machine::fill) is, perhaps more than once for a store.
+    fn may_store(&self, _file: FileId, _page: u64) -> Result<(), StoreRefused> {
+        Ok(())
     }
 
     /// Nanoseconds since some fixed moment.

@@ -277,7 +277,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject | FaultError::NotRead => Outcome::ADRERR,
+        FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom => Outcome::ADRERR,
         FaultError::Poisoned => Outcome::MCEERR,
         _ => Outcome::Broken(25),
     }

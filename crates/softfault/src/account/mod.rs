@@ -68,6 +68,8 @@ events! {
     RefusedNotRead = "fault_refused_not_read",
     /// Faults on a page that the embedder installs, and that is missing.
     RefusedMissing = "fault_refused_missing",
+    /// Stores to pages of files for which the machine had no room.
+    RefusedNoRoom = "fault_refused_no_room",
     /// Faults refused: out of frames.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
@@ -122,6 +124,12 @@ events! {
     FileRotated = "file_rotated",
     /// Reads of folios from files that failed.
     FileReadFailed = "file_read_failed",
+    /// Stores that made a mapped page of a file dirty.
+    FileFirstStore = "file_first_store",
+    /// Pages written to files.
+    FileWritten = "file_written",
+    /// Writes of folios to files that failed.
+    FileWriteFailed = "file_write_failed",
     /// Pages read from the swap area, those included that were not needed any more.
     Pswpin = "pswpin",
     /// Pages written to the swap area.
@@ -132,6 +140,8 @@ events! {
     SwapRefusedNoArea = "swap_refused_no_area",
     /// Not swapped out: the swap area is full.
     SwapRefusedFull = "swap_refused_full",
+    /// Not swapped out: a page of a file.
+    SwapRefusedOfFile = "swap_refused_of_file",
     /// Not swapped out: locked by a mapping.
     SwapRefusedLocked = "swap_refused_locked",
     /// Swapped out, and kept in memory: the machine could not write it.
@@ -210,6 +220,8 @@ events! {
     PinRefusedFull = "pin_refused_full",
     /// Not moved: pinned.
     MigrateRefusedPinned = "migrate_refused_pinned",
+    /// Not moved: being written to its file.
+    MigrateRefusedUnderWrite = "migrate_refused_under_write",
     /// Not moved: a page table.
     MigrateRefusedTable = "migrate_refused_table",
     /// Not moved: the subsystem's own.
@@ -286,7 +298,7 @@ events! {
 }
 
 /// Words reserved for events in each CPU's data.
-pub(crate) const NR_EVENTS: usize = 128;
+pub(crate) const NR_EVENTS: usize = 144;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
 /// Counters and free frames at one moment; as `/proc/vmstat`.

@@ -15,6 +15,8 @@ pub enum Broken {
     OutsideVma(u64),
     /// An entry gives a right that its VMA does not. I16.
     TooManyRights(u64),
+    /// An entry allows stores to a page of a file whose folio is clean. I56.
+    CleanWritable(u64),
     /// An entry is owned or locked though nobody is at work. I9.
     LeftOwned(u64),
     /// A private page is writable and mapped more than once. I13.

@@ -97,6 +97,7 @@ impl<M: Machine> Vm<M> {
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta | FrameKind::Swap => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
+            FrameKind::Shared if state.is_being_written() => Err(MigrateRefusal::UnderWrite),
             FrameKind::Shared => Ok(Movable::OfObject { head: pfn, order: state.order() }),
             FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
             FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),

@@ -180,8 +180,13 @@ impl<M: Machine> Vm<M> {
     /// Returns the reason why the folio cannot move. The answer is final if the folio is marked and has no
     /// entry. If its tails lack descriptors now, they were freed before the folio was marked.
     pub(super) fn why_it_stays(&self, head: Pfn, order: Order) -> Option<MigrateRefusal> {
-        if self.frames.desc(head).state().pins() > 0 {
+        let state = self.frames.desc(head).state();
+        if state.pins() > 0 {
             return Some(MigrateRefusal::Pinned);
+        }
+        // Begun before the mark, perhaps over by now.
+        if state.is_being_written() {
+            return Some(MigrateRefusal::UnderWrite);
         }
         let lacks_tail_descs = order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(head));
         lacks_tail_descs.then_some(MigrateRefusal::Raced)

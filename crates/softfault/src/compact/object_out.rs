@@ -1,6 +1,7 @@
 //! Swaps out a page of an object.
 //!
 //! ```text
+//! is it a page of a file?             refused
 //! does a mapping lock it?             refused
 //! is its folio larger?                split: split.rs
 //! mark, grace, unmap                  as for a move: object.rs
@@ -49,6 +50,9 @@ impl<M: Machine> Vm<M> {
         let raced = SwapRefusal::Stays(MigrateRefusal::Raced);
         let (object, first) = self.object_of(head).ok_or(raced)?;
         let page = first + u64::from(pfn.0 - head.0);
+        if self.object_file(object.id).is_some() {
+            return Err(SwapRefusal::OfFile);
+        }
         if self.any_mapping_locks(object.id, page) {
             return Err(SwapRefusal::Locked);
         }

@@ -10,6 +10,8 @@ use crate::space::reclaim::FrameRefusal;
 pub enum MigrateRefusal {
     /// It has pins.
     Pinned,
+    /// It is being written to its file.
+    UnderWrite,
     /// It is a page table.
     Table,
     /// It has data of the core: spaces, tree nodes, objects.
@@ -48,6 +50,7 @@ impl MigrateRefusal {
     pub fn event(self) -> Event {
         match self {
             MigrateRefusal::Pinned => Event::MigrateRefusedPinned,
+            MigrateRefusal::UnderWrite => Event::MigrateRefusedUnderWrite,
             MigrateRefusal::Table => Event::MigrateRefusedTable,
             MigrateRefusal::Meta => Event::MigrateRefusedMeta,
             MigrateRefusal::Reserved => Event::MigrateRefusedReserved,
@@ -77,6 +80,7 @@ impl core::fmt::Display for MigrateRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             MigrateRefusal::Pinned => "frame: should not be pinned",
+            MigrateRefusal::UnderWrite => "frame: is being written to its file",
             MigrateRefusal::Table => "frame: should be a program's page, and is a page table",
             MigrateRefusal::Meta => "frame: should be a program's page, and is the subsystem's",
             MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",
@@ -152,6 +156,8 @@ pub enum SwapRefusal {
     NoArea,
     /// No slot of the swap area is free.
     Full,
+    /// It is a page of a file: what is clean is read again, and what is not is written there.
+    OfFile,
     /// A mapping locks it (mlock(2)).
     Locked,
     /// Its entries cannot be taken.
@@ -168,6 +174,7 @@ impl SwapRefusal {
         match self {
             SwapRefusal::NoArea => Event::SwapRefusedNoArea,
             SwapRefusal::Full => Event::SwapRefusedFull,
+            SwapRefusal::OfFile => Event::SwapRefusedOfFile,
             SwapRefusal::Locked => Event::SwapRefusedLocked,
             SwapRefusal::Stays(refusal) => refusal.event(),
             SwapRefusal::NotWritten => Event::SwapRefusedNotWritten,
@@ -190,6 +197,7 @@ impl core::fmt::Display for SwapRefusal {
         match self {
             SwapRefusal::NoArea => f.write_str("swap area: the machine has none"),
             SwapRefusal::Full => f.write_str("swap area: no slot is free"),
+            SwapRefusal::OfFile => f.write_str("frame: is a page of a file"),
             SwapRefusal::Locked => f.write_str("frame: a mapping locks its page"),
             SwapRefusal::Stays(refusal) => refusal.fmt(f),
             SwapRefusal::NotWritten => f.write_str("swap area: the page could not be written"),

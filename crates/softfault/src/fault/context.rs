@@ -47,6 +47,11 @@ impl Fault<'_> {
         hinted_table(self.here.cpu)
     }
 
+    /// Whether it is a store that a file's folio has to know of before an entry allows it.
+    pub(crate) fn is_first_store(&self) -> bool {
+        self.request.access() == Access::Write && self.found.is_tracked()
+    }
+
     /// The question for the policy where pages larger than a base page are allowed.
     pub(crate) fn question(&self, orders: Orders, knobs: HugeNow) -> FaultQuestion {
         FaultQuestion {

@@ -98,10 +98,24 @@ impl FoundVma<'_> {
         !self.flags().contains(VmaFlags::SHARED)
     }
 
-    /// The most rights that an entry of the object's own page may grant: never to write where the
-    /// mapping is private.
+    /// Whether the first store to a clean page has to be noted in the page's folio.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.flags().contains(VmaFlags::TRACKED)
+    }
+
+    /// Whether a read fault, or one on a neighbour, may allow stores: not where the mapping is private, or shows a file.
+    fn is_writable_at_once(&self) -> bool {
+        self.flags() & (VmaFlags::SHARED | VmaFlags::TRACKED) == VmaFlags::SHARED
+    }
+
+    /// What a fault takes from the rights of the VMA, if it neither copies the page nor stores to it.
+    pub(crate) fn kept_back(&self) -> Rights {
+        if self.is_writable_at_once() { Rights::empty() } else { Rights::WRITE }
+    }
+
+    /// The most rights that an entry of the object's own page may grant, if no store is noted.
     pub(crate) fn object_rights(&self) -> Rights {
-        if self.is_private() { self.entry_rights() - Rights::WRITE } else { self.entry_rights() }
+        if self.is_writable_at_once() { self.entry_rights() } else { self.entry_rights() - Rights::WRITE }
     }
 
     /// The most rights that an entry may grant.

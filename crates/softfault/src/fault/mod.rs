@@ -4,7 +4,7 @@
 //! section ┬ space    which VMA, which rights          find.rs
 //!         ├ table    where the entry is               table/walk.rs
 //!         ├ policy   what to do about it (pure)       policy/fault.rs
-//!         ├ source   a frame with the right bytes     prealloc.rs, shared.rs
+//!         ├ source   a frame with the right bytes     prealloc.rs, shared.rs, store.rs
 //!         ├ table    install, atomically              empty.rs, batch.rs, huge.rs, present.rs
 //!         └ account  counters
 //! outside   whatever is slow: refill, zero, copy, shoot down, wait
@@ -30,6 +30,7 @@ mod prealloc;
 mod present;
 mod request;
 mod shared;
+mod store;
 mod swapped;
 
 pub use outcome::{FaultDone, FaultError};
@@ -41,6 +42,7 @@ use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::source::file::FileRead;
+use crate::source::file_write::StoreToFile;
 use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::{NotRead, Transit};
 use crate::space::AddressSpace;
@@ -79,6 +81,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     ReadShared(Transit<'vm, M>),
     /// A page of an object is missing, and this fault reads it from the file.
     ReadFile(FileRead<'vm, M>),
+    /// The page of a file is clean: the machine has to be asked before it is stored to.
+    AskToStore(StoreToFile<'vm, M>),
     /// It is in transit already.
     Sleep(FolioWait),
     /// The place of a large page in an object is the fault's to fill.
@@ -195,6 +199,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         Err(NotRead) => return Err(self.refuse(FaultError::NotRead)),
                     }
                     is_major = true;
+                }
+                Turn::AskToStore(store) => {
+                    prealloc.give_back_all();
+                    if store.ask().is_err() {
+                        return Err(self.refuse(FaultError::NoRoom));
+                    }
                 }
                 Turn::Sleep(wait) => {
                     prealloc.give_back_all();

@@ -60,6 +60,9 @@ pub enum FaultError {
         /// The page, by its number in the object.
         page: u64,
     },
+    /// The machine has no room for the page of the file that is stored to: SIGBUS, `BUS_ADRERR`. The next store asks
+    /// again.
+    NoRoom,
     /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
 }
@@ -74,6 +77,7 @@ impl FaultError {
             FaultError::Poisoned => Event::RefusedPoisoned,
             FaultError::NotRead => Event::RefusedNotRead,
             FaultError::Missing { .. } => Event::RefusedMissing,
+            FaultError::NoRoom => Event::RefusedNoRoom,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -89,6 +93,7 @@ impl core::fmt::Display for FaultError {
             FaultError::Poisoned => "address: the memory of the page failed",
             FaultError::NotRead => "address: the page could not be read from its file or the swap area",
             FaultError::Missing { .. } => "address: the page is missing, and the embedder installs it",
+            FaultError::NoRoom => "address: the file has no room for the page",
             FaultError::OutOfFrames => "out of frames",
         })
     }

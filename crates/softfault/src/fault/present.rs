@@ -24,9 +24,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
-        let private = !fault.found.flags().contains(VmaFlags::SHARED);
-        if fault.request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
-            return self.cow_break(fault, slot, seen, leaf, prealloc);
+        if fault.request.wants_own() && !leaf.rights.contains(Rights::WRITE) {
+            if fault.found.is_private() {
+                return self.cow_break(fault, slot, seen, leaf, prealloc);
+            }
+            if fault.is_first_store() {
+                return self.store_to_present(fault, slot, seen, leaf);
+            }
         }
         self.widen(fault, slot, seen, leaf)
     }
@@ -34,12 +38,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Gives an entry of any level the rights that need no decision.
     pub(crate) fn widen(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        let private = !found.flags().contains(VmaFlags::SHARED);
         // A fault only adds rights. mprotect's sweep removes those that the VMA no longer grants,
         // because it has to shoot down. Only `cow_break`, which reads the counts, may make a
-        // private page writable.
-        let kept_back = if private { Rights::WRITE } else { Rights::empty() };
-        let want = (found.entry_rights() - kept_back) | leaf.rights;
+        // private page writable, and only `store_to_present` a file's.
+        let want = (found.entry_rights() - found.kept_back()) | leaf.rights;
         if leaf.rights == want {
             // The CPU's hint may name a table that a removal has taken and not yet announced. The
             // hardware finds `Busy` above it and faults again.

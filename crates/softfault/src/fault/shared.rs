@@ -37,8 +37,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let place = self.vm.object_slot(fault.inside, id, index);
         match place.page() {
-            ObjectPage::Frame(frame) if request.wants_own() && found.is_private() => {
-                return self.copy_of_object(fault, slot, frame, prealloc);
+            ObjectPage::Frame(frame) if request.wants_own() => {
+                return match () {
+                    () if found.is_private() => self.copy_of_object(fault, slot, frame, prealloc),
+                    () if self.is_store_to_clean(fault, frame.head()) => self.ask_to_store(fault),
+                    () => self.map_shared(fault, slot, frame),
+                };
             }
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
@@ -201,7 +205,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // then checks whether there may be entries.
         self.vm.frames.desc(frame.head()).note_mapped(request.access());
         let dirty = request.access() == Access::Write;
-        let leaf = Leaf { pfn: frame.pfn, rights: found.object_rights(), accessed: true, dirty };
+        // A store to a file was noted just now.
+        let rights = if dirty { found.entry_rights() } else { found.object_rights() };
+        let leaf = Leaf { pfn: frame.pfn, rights, accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
                 here.rss.add(Rss::Shmem, 1);

@@ -48,7 +48,7 @@ pub(super) const UPTODATE: u64 = 1 << 13;
 pub(super) const LOCKED: u64 = 1 << 14;
 /// Somebody waits until it is not.
 pub(super) const WAITERS: u64 = 1 << 15;
-/// The content is being written.
+/// The content is being written: with LOCKED to the swap area, without to the file.
 pub(super) const WRITEBACK: u64 = 1 << 16;
 
 // The map count never overflows into the pins. Up to MAX_CPUS raises can be between test and
@@ -152,7 +152,7 @@ impl FrameState {
     pub fn was_referenced(self) -> bool {
         self.0 & REFERENCED != 0
     }
-    /// Whether the object's page was written since it came to the object.
+    /// Whether the object's page was written since it came to the object, or, of a file, since it was written back.
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
     }
@@ -168,13 +168,21 @@ impl FrameState {
     pub fn is_at_rest(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
     }
+    /// Whether the folio's content is on its way to its file. The folio may be mapped and stored to meanwhile.
+    pub fn is_being_written(self) -> bool {
+        self.kind() == FrameKind::Shared && self.0 & (LOCKED | WRITEBACK) == WRITEBACK
+    }
+    /// Whether pins, or a write to its file, keep the frames of an object's page in use.
+    pub fn is_held(self) -> bool {
+        self.pins() > 0 || self.is_being_written()
+    }
     /// Whether the content of the object's page is on its way into the frame.
     pub fn is_being_read(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WRITEBACK) == LOCKED
     }
     /// Of a private page, which has no order, and of an object's, which has no maps.
-    fn is_unused(self) -> bool {
-        self.pins() == 0 && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
+    pub(super) fn is_unused(self) -> bool {
+        !self.is_held() && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
     }
 }
 
@@ -284,7 +292,7 @@ impl FrameDesc {
         self.note(if leaf.accessed { REFERENCED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
     }
 
-    /// Sets DIRTY, for a write that was not made through an entry.
+    /// Sets DIRTY, for a write that was not made through an entry. In the section in which the page was found.
     pub(crate) fn note_written(&self) {
         self.note(DIRTY);
     }

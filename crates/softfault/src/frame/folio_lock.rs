@@ -48,9 +48,14 @@ impl FolioWaits {
 
     /// The caller is going to wait until the folio is not locked.
     pub(crate) fn join(&self, pfn: Pfn, desc: &FrameDesc) -> FolioWait {
+        self.join_if(pfn, &|| desc.add_waiter())
+    }
+
+    /// The same for another state, in which `add_waiter` has set WAITERS, or not.
+    pub(super) fn join_if(&self, pfn: Pfn, add_waiter: &dyn Fn() -> bool) -> FolioWait {
         // Acquire: a wake that is in it comes after an unlocking that is seen, too.
         let seen = self.word(pfn).load(Ordering::Acquire);
-        FolioWait { pfn, seen: desc.add_waiter().then_some(seen) }
+        FolioWait { pfn, seen: add_waiter().then_some(seen) }
     }
 
     /// What the caller wants to wait for has changed since [`join`](Self::join): it looks again soon.
@@ -93,10 +98,17 @@ impl Io {
     }
 }
 
-/// A folio is not locked any more.
+/// A folio is not locked, or not written, any more.
 #[must_use]
 pub(crate) struct Unlocked {
     has_waiters: bool,
+}
+
+impl Unlocked {
+    /// From its state before.
+    pub(super) fn new(before: u64) -> Unlocked {
+        Unlocked { has_waiters: before & WAITERS != 0 }
+    }
 }
 
 impl FrameDesc {
@@ -142,15 +154,19 @@ impl FrameDesc {
         }
         let before = self.state.fetch_and(!(LOCKED | WAITERS | clear), Ordering::AcqRel);
         debug_assert!(before & LOCKED != 0, "I52: who unlocks has locked");
-        Unlocked { has_waiters: before & WAITERS != 0 }
+        Unlocked::new(before)
     }
 
     /// Whether the folio is locked, and WAITERS set. By compare-and-swap from a state with LOCKED: should the frame be another
     /// folio by now, that is locked, too, and whoever waits is woken with those of that one.
     fn add_waiter(&self) -> bool {
+        self.add_waiter_if(|state| state.kind() == FrameKind::Shared && state.0 & LOCKED != 0)
+    }
+
+    pub(super) fn add_waiter_if(&self, is_waited_for: impl Fn(FrameState) -> bool) -> bool {
         let mut seen = self.state.load(Ordering::Acquire);
         loop {
-            if FrameState(seen).kind() != FrameKind::Shared || seen & LOCKED == 0 {
+            if !is_waited_for(FrameState(seen)) {
                 return false;
             }
             if seen & WAITERS != 0 {

@@ -81,6 +81,7 @@ mod tails;
 mod tests;
 mod want;
 mod watch;
+mod write_back;
 #[cfg(test)]
 mod zeroed_tests;
 
@@ -116,6 +117,7 @@ pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
 pub(crate) use tail_descs::nr_frames_of_tails;
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
+pub(crate) use write_back::WriteBegin;
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;

@@ -60,6 +60,7 @@ pub enum Why {
     SwapOut,
     /// Small pages become a huge one.
     Collapse,
-    /// The pages count as unwritten from now on: MADV_FREE.
+    /// The pages count as unwritten from now on: MADV_FREE, and pages that are written to their file, which lose the
+    /// right to be written.
     Clean,
 }

@@ -8,6 +8,7 @@
 use super::Term;
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
+use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::program;
 use crate::space::Vm;
@@ -30,6 +31,8 @@ pub struct Pin<'vm, M: Machine> {
     pub(super) pfn: Pfn,
     pub(super) order: Order,
     pub(super) term: Term,
+    /// The holder may store.
+    pub(super) is_mut: bool,
 }
 
 impl<M: Machine> Pin<'_, M> {
@@ -55,11 +58,24 @@ impl<M: Machine> Pin<'_, M> {
     }
 }
 
+impl<M: Machine> Pin<'_, M> {
+    /// What was stored through it is not in the page's file, though the page may have been written back meanwhile.
+    fn note_stores(&self) {
+        if self.is_mut {
+            let desc = self.vm.frames.desc(self.vm.frames.head(self.pfn));
+            if desc.state().kind() == FrameKind::Shared {
+                desc.note_written_now();
+            }
+        }
+    }
+}
+
 impl<M: Machine> Drop for Pin<'_, M> {
     /// From any CPU, outside sections: the frame goes back if the page has gone.
     fn drop(&mut self) {
         // A folio that is pinned stays one. Its tails may have no descriptors.
         let head = self.vm.frames.head(self.pfn);
+        self.note_stores();
         let is_last = self.vm.frames.desc(head).pin_drop();
         self.vm.count(Event::PinReleased, 1);
         if is_last {
@@ -112,7 +128,10 @@ impl<'vm, M: Machine> Deref for PinMut<'vm, M> {
 impl<'vm, M: Machine> From<PinMut<'vm, M>> for Pin<'vm, M> {
     /// Gives up the right to write.
     fn from(pin: PinMut<'vm, M>) -> Pin<'vm, M> {
-        pin.0
+        let PinMut(mut pin) = pin;
+        pin.note_stores();
+        pin.is_mut = false;
+        pin
     }
 }
 

@@ -118,7 +118,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         self.vm.count(Event::PinLongterm, 1);
                         self.vm.mark_pinned(pfn, order);
                     }
-                    return Ok(Pin { vm: self.vm, pfn, order, term });
+                    return Ok(Pin { vm: self.vm, pfn, order, term, is_mut: access == Access::Write });
                 }
                 Tried::Full => {
                     self.vm.count(Event::PinRefusedFull, 1);

@@ -14,11 +14,13 @@
 //! open. It finishes the entries before it first, so a program that keeps some entry owned does not
 //! stop the walk. Entries of pages that were added to the object meanwhile are removed, too.
 //!
+//! Write-back goes the same way, and takes the write right alone: such an entry needs no `Busy`.
+//!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{ObjectPages, PageRange, Pfn, Vpn};
+use crate::addr::{ObjectPages, PageRange, Pfn, Rights, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::{Flush, Machine, Tick};
 use crate::notify::notice::Why;
@@ -57,12 +59,30 @@ enum Chunked {
     Tell,
 }
 
+/// What becomes of the entries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// They go.
+    Remove(Why),
+    /// They lose the write right and dirty.
+    Protect,
+}
+
+impl Change {
+    fn why(self) -> Why {
+        match self {
+            Change::Remove(why) => why,
+            Change::Protect => Why::Clean,
+        }
+    }
+}
+
 /// The removal from one space.
 struct Removal<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     member: Identity,
     range: PageRange,
-    why: Why,
+    change: Change,
     told: Option<Invalidation<'vm, M>>,
     chunks: [Chunk; CHUNKS_MAX],
     nr_chunks: usize,
@@ -71,19 +91,33 @@ struct Removal<'a, 'vm, M: Machine> {
 impl<M: Machine> Vm<M> {
     /// Removes every entry of the pages, which are barred: no new one can come (I44).
     pub(crate) fn unmap_object_pages(&self, id: ObjectId, pages: ObjectPages, why: Why) {
+        self.change_entries(id, pages, Change::Remove(why));
+    }
+
+    /// Takes the write right and dirty from every entry of the pages. Entries that come meanwhile may have both: who makes
+    /// one has noted that the page is dirty, after the caller's grace period.
+    pub(crate) fn protect_object_pages(&self, id: ObjectId, pages: ObjectPages) {
+        self.change_entries(id, pages, Change::Protect);
+    }
+
+    fn change_entries(&self, id: ObjectId, pages: ObjectPages, change: Change) {
         let mut at = MembersCursor::default();
         while let Some(visit) = self.visit_next(id, pages, &mut at) {
-            self.unmap_from_member(&visit, pages, why);
+            self.change_in_member(&visit, pages, change);
         }
     }
 
     /// Removes the entries of the pages in one space.
     pub(crate) fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, why: Why) {
+        self.change_in_member(visit, pages, Change::Remove(why));
+    }
+
+    fn change_in_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, change: Change) {
         let space = visit.space();
         let range = visit.places_of(pages);
         let nothing = Chunk { table: Pfn(0), first: Vpn(0), taken: 0 };
         let chunks = [nothing; CHUNKS_MAX];
-        Removal { space: &space, member: visit.identity, range, why, told: None, chunks, nr_chunks: 0 }.run();
+        Removal { space: &space, member: visit.identity, range, change, told: None, chunks, nr_chunks: 0 }.run();
     }
 }
 
@@ -109,7 +143,7 @@ impl<M: Machine> Removal<'_, '_, M> {
                 Chunked::Tell => {
                     self.flush();
                     self.told = None;
-                    self.told = Some(self.space.invalidate(self.range, self.why));
+                    self.told = Some(self.space.invalidate(self.range, self.change.why()));
                 }
             }
         }
@@ -182,6 +216,15 @@ impl<M: Machine> Removal<'_, '_, M> {
             if !is_its {
                 return Some(false);
             }
+            if self.change == Change::Protect {
+                if !leaf.rights.contains(Rights::WRITE) && !leaf.dirty {
+                    return Some(false);
+                }
+                if slot.write_protect(seen).is_ok() {
+                    return Some(true);
+                }
+                continue;
+            }
             if let Ok(leaf) = slot.take(seen) {
                 // Whoever would still store through a translation that is clean faults now.
                 self.space.vm.frames.note_removed(&leaf);
@@ -196,6 +239,10 @@ impl<M: Machine> Removal<'_, '_, M> {
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return };
         let flushed = PageRange::new(first.first, Vpn(last.first.0 + PAGES_PER_SECTION).min(self.range.end));
         self.space.shootdown_and_wait(Flush::Pages(flushed));
+        if self.change == Change::Protect {
+            self.nr_chunks = 0;
+            return;
+        }
         let mut nr = 0;
         for chunk in chunks {
             pace::answer(&self.space.vm.machine);

@@ -59,7 +59,7 @@ impl<M: Machine> Vm<M> {
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
                 return Err(Broken::WrongCount(pfn));
             }
-            // No walk is in progress (I30); reads of files may be.
+            // No walk is in progress (I30); reads and writes of files may be.
             if data.keeps.get() != 1 + self.nr_fills_under_way(ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
@@ -77,7 +77,7 @@ impl<M: Machine> Vm<M> {
             let state = self.frames.desc(pfn).state();
             let is_lost = match self.object_part(pfn) {
                 Some(Role::Node) => counts[pfn.0 as usize] != 1,
-                Some(Role::Page { orphan: true }) => state.pins() == 0 || self.is_in_its_object(pfn),
+                Some(Role::Page { orphan: true }) => !state.is_held() || self.is_in_its_object(pfn),
                 Some(Role::Page { orphan: false }) => !self.is_in_its_object(pfn),
                 Some(Role::Header) | None => false,
             };
@@ -108,15 +108,14 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    /// Folios in transit from the object's file. Those that were taken out meanwhile are not found any more: their reads
-    /// have to end before a check.
+    /// Folios that are read from the object's file, or written to it. Those that were taken out meanwhile are not found any
+    /// more: their reads and writes have to end before a check.
     fn nr_fills_under_way(&self, id: ObjectId) -> u64 {
         let mut nr = 0;
         if self.has_fills(id) {
             let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
-                nr += u64::from(
-                    self.head_in_transit(slot).is_some_and(|head| self.frames.desc(head).index.get() == index),
-                );
+                let at_work = |head: &Pfn| self.frames.desc(*head).index.get() == index;
+                nr += u64::from(self.head_at_work(slot).is_some_and(|head| at_work(&head)));
                 ControlFlow::Continue(())
             });
         }
@@ -133,9 +132,20 @@ impl<M: Machine> Vm<M> {
             && self.is_in_its_object(head)
     }
 
-    fn head_in_transit(&self, slot: PageSlot<'_>) -> Option<Pfn> {
+    /// I56: only folios of files are written so, and only entries of dirty ones allow stores.
+    pub(crate) fn may_be_under_write(&self, head: Pfn) -> bool {
+        let desc = self.frames.desc(head);
+        let state = desc.state();
+        state.is_being_written()
+            && (state.is_orphan()
+                || matches!(self.object_part(Pfn(desc.owner.get() as u32)), Some(Role::Header))
+                    && self.object_file(ObjectId(desc.owner.get())).is_some())
+    }
+
+    fn head_at_work(&self, slot: PageSlot<'_>) -> Option<Pfn> {
         match slot.page() {
             ObjectPage::InTransit(head) => Some(head),
+            ObjectPage::Frame(frame) if self.frames.desc(frame.head()).state().is_being_written() => Some(frame.head()),
             _ => None,
         }
     }

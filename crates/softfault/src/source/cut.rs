@@ -42,10 +42,10 @@ impl<M: Machine> Links<M> {
         let all = first..first + order.nr_pages();
         let plan = Plan::new(&all, pages, self.object_orders(id).least());
         let Plan { goes, inner } = &plan;
-        // The holder of a pin may store anywhere in the folio. It also stays whole if it was added after
+        // The holder of a pin may store anywhere in the folio, and a write may be reading it. It also stays whole if it was added after
         // the nodes were counted, or if there were no frames for them.
         let stays = inner.is_empty() || nodes.nr() < plan.nr_nodes(&all, order);
-        if stays || self.frames.desc(pfn).has_pins_now() || !self.has_descs(pfn, order) {
+        if stays || self.frames.desc(pfn).is_held_now() || !self.has_descs(pfn, order) {
             self.zero_pages(folio, goes.clone());
             return folio.slot.put(pfn, order);
         }

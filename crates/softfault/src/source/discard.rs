@@ -147,7 +147,7 @@ impl<M: Machine> Links<M> {
         nodes: &mut CutNodes<'_, M>,
         batch: &mut FreeBatch<'_, M>,
     ) {
-        let Folio { first, slot, frame, .. } = folio;
+        let Folio { id, first, slot, frame } = folio;
         let nr_pages = frame.order.nr_pages();
         if pages.start > first || first + nr_pages > pages.end {
             return self.cut(&folio, pages, nodes);
@@ -155,6 +155,9 @@ impl<M: Machine> Links<M> {
         slot.empty_all(frame.order);
         if self.frames.desc(frame.pfn).orphan() {
             if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
+        } else if self.object_file(id).is_some() {
+            // Who waits for a write of the folio, which may never end, does not want it any more.
+            self.folio_waits.wake_now(frame.pfn, &self.machine);
         }
     }
 }

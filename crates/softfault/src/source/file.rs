@@ -94,7 +94,7 @@ impl<M: Machine> Links<M> {
         if self.with_slot(&object, first_page, |slot| slot.begin_to_evict(head)) == Some(true) {
             let fill =
                 self.fill_of(object.id, FileId(object.id.0), first_page, head, FillWay::Evict { is_dirty: true });
-            self.keep_for_fill(object);
+            self.keep_for_io(object);
             return Some(fill);
         }
         let unlocked = desc.end_filling(Io::Done);
@@ -202,7 +202,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
             object.links().end_file_read(&object, &fill, Io::Failed);
             return None;
         }
-        object.links().keep_for_fill(object);
+        object.links().keep_for_io(object);
         // As in `ask`.
         sync::fence();
         Some(fill)
@@ -219,7 +219,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         }
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
         let (first_page, id) = (fill.first_page, object.id);
-        links.keep_for_fill(object);
+        links.keep_for_io(object);
         // Whoever changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
         match links.machine.fill(fill) {

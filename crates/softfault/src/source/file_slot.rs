@@ -89,8 +89,8 @@ impl PageSlot<'_> {
         false
     }
 
-    /// Takes the folio out if the page is being read from a file, and not in transit to or from the swap area: of such
-    /// pages some bytes are kept.
+    /// Takes the folio out if the page is being read from a file, and not in transit to or from the swap area, as those of
+    /// explicit objects may be: of such pages some bytes are kept.
     pub(super) fn drop_fill(self) -> Option<Dropped> {
         let seen = self.word().load(Ordering::Acquire);
         (seen & TRANSIT != 0 && Swapped::of_word(seen).nr_kept == 0).then(|| self.drop_in_transit(seen))

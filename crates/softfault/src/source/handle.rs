@@ -61,8 +61,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.object_discard(self.id, pages.into());
     }
 
-    /// Zeroes bytes: whole pages by [`discard`](Self::discard), about which see there, the ends
-    /// in place.
+    /// Zeroes bytes: whole pages as [`discard`](Self::discard) does, about which see there; the ends in place.
     ///
     /// # Errors
     ///
@@ -217,6 +216,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             self.with_frame(part.index, &mut |_| ())?;
+            self.vm.ask_for_room(self.id, part.index)?;
         }
         for part in self.parts(offset, len) {
             let from = &from[part.done..part.done + part.len];

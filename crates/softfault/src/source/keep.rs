@@ -26,7 +26,7 @@ use super::slot::{PageFrame, PageSlot};
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
-use crate::machine::{FileFill, Machine};
+use crate::machine::{FileFill, FileWrite, Machine};
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
@@ -84,20 +84,30 @@ impl<M: Machine> Links<M> {
         KeptObject { links: self, id }
     }
 
+    /// A reference of a call, which has a handle or one of its own.
+    pub(crate) fn keep_object(&self, id: ObjectId) -> KeptObject<'_, M> {
+        self.object_keep_found(self.section().inside(), id)
+    }
+
     /// One more reference, of somebody who has one.
     pub(super) fn keep_again(&self, kept: &KeptObject<'_, M>) -> KeptObject<'_, M> {
         self.object(kept.id).keeps.fetch_add(1, Ordering::AcqRel);
         KeptObject { links: self, id: kept.id }
     }
 
-    /// A fill has the reference from now on.
-    pub(super) fn keep_for_fill(&self, kept: KeptObject<'_, M>) {
+    /// A fill, or a write, has the reference from now on.
+    pub(super) fn keep_for_io(&self, kept: KeptObject<'_, M>) {
         core::mem::forget(kept);
     }
 
     /// The reference that a fill of this `Vm` has, which comes back once.
     pub(super) fn kept_by_fill(&self, fill: &FileFill) -> KeptObject<'_, M> {
         KeptObject { links: self, id: fill.object }
+    }
+
+    /// The same for a write.
+    pub(super) fn kept_by_write(&self, write: &FileWrite) -> KeptObject<'_, M> {
+        KeptObject { links: self, id: write.object }
     }
 
     /// Marks all pages of a folio as moving, `page` the first, if their slots have these frames. After

@@ -20,6 +20,7 @@ pub(crate) mod explicit;
 mod fail;
 pub(crate) mod file;
 mod file_slot;
+pub(crate) mod file_write;
 mod fill;
 pub(crate) mod fill_large;
 pub(crate) mod handle;

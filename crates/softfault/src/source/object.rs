@@ -51,7 +51,8 @@ pub(crate) struct ObjectData {
     /// Reads of the file that have failed, and the first page of the last one's folio.
     pub(super) nr_failed: Word,
     pub(super) last_failed: Word,
-    pad: [Word; 1],
+    /// Writes to the file that have failed, and how many of them somebody was told of (`file_write.rs`): both in halves.
+    pub(super) write_errors: Word,
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
     /// Of these, pages of shared mappings that may be written, perhaps after mprotect(2).

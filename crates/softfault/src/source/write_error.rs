@@ -5,11 +5,13 @@
 use super::transit::NotRead;
 use crate::errno::op_error;
 use crate::frame::OutOfFrames;
+use crate::machine::StoreRefused;
 
 op_error! {
     /// Why nothing was written to an object.
     ObjectWriteError {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
+        NoRoom: ENOSPC = "offset: the file has no room for a page",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
         Foreign: EROFS = "object: its frames are somebody else's",
@@ -87,6 +89,13 @@ impl From<OutOfFrames> for InstallError {
     }
 }
 
+op_error! {
+    /// Why an object's file does not have all bytes of the object.
+    WriteBackError {
+        NotWritten: EIO = "file: pages could not be written since it was asked last; they are dirty still",
+    }
+}
+
 impl From<OutOfFrames> for NewFileError {
     fn from(lack: OutOfFrames) -> NewFileError {
         NewFileError::OutOfFrames(lack)
@@ -102,5 +111,11 @@ impl From<NotRead> for ObjectWriteError {
 impl From<OutOfFrames> for ObjectWriteError {
     fn from(lack: OutOfFrames) -> ObjectWriteError {
         ObjectWriteError::OutOfFrames(lack)
+    }
+}
+
+impl From<StoreRefused> for ObjectWriteError {
+    fn from(StoreRefused: StoreRefused) -> ObjectWriteError {
+        ObjectWriteError::NoRoom
     }
 }

@@ -47,6 +47,8 @@ bitflags::bitflags! {
         /// A private mapping of an object, or a private copy of a file, which the embedder filled:
         /// not anonymous.
         const FILE = 1 << 19;
+        /// A shared mapping of an object whose pages come from a file: its first store to a clean page faults.
+        const TRACKED = 1 << 20;
     }
 }
 

@@ -152,21 +152,21 @@ impl SwapArea {
     }
 
     /// The page of the frame is the slot's, for so many entries, which are the caller's still.
-    /// [`written`](Self::written) has to follow.
+    /// [`end_slot_write`](Self::end_slot_write) has to follow.
     pub(crate) fn fill(&self, slot: SwapSlot, pfn: Pfn, nr_entries: u64) {
         self.slot(slot).frame.set(u64::from(pfn.0));
         self.slot(slot).state.store(USED | WRITING | FRAME | nr_entries, Ordering::Release);
     }
 
     /// The page of an object, whose frame is not the slot's, is going to be written. Its one entry is
-    /// the caller's. [`written`](Self::written) has to follow.
+    /// the caller's. [`end_slot_write`](Self::end_slot_write) has to follow.
     pub(crate) fn begin_object(&self, slot: SwapSlot) {
         self.slot(slot).state.store(USED | WRITING | ENTRY, Ordering::Release);
     }
 
     /// The page was written, or could not be. In the latter case the frame stays as long as
     /// the slot does.
-    pub(crate) fn written(&self, slot: SwapSlot, written: Result<(), SwapError>) -> Spared {
+    pub(crate) fn end_slot_write(&self, slot: SwapSlot, written: Result<(), SwapError>) -> Spared {
         let bits = if written.is_ok() { WRITTEN } else { 0 };
         self.always(slot, &|state| state & !WRITING | bits)
     }

@@ -45,7 +45,7 @@ fn the_frame_goes_once_the_page_is_written() {
     with_area(1, |area| {
         let slot = filled(area, 2);
         assert_eq!(area.begin_read(slot), Some(Source::Memory(FRAME_OF_PAGE)));
-        assert_eq!(area.written(slot, Ok(())), NOTHING, "somebody reads it");
+        assert_eq!(area.end_slot_write(slot, Ok(())), NOTHING, "somebody reads it");
         assert_eq!(area.begin_read(slot), Some(Source::Memory(FRAME_OF_PAGE)), "it is there still");
         assert_eq!(area.end_read(slot, ReadEnd::Entered), NOTHING);
         assert_eq!(area.end_read(slot, ReadEnd::InVain), THE_FRAME);
@@ -61,7 +61,7 @@ fn the_frame_goes_once_the_page_is_written() {
 fn nothing_is_lost_that_was_not_written() {
     with_area(1, |area| {
         let slot = filled(area, 1);
-        assert_eq!(area.written(slot, Err(SwapError)), NOTHING);
+        assert_eq!(area.end_slot_write(slot, Err(SwapError)), NOTHING);
         assert_eq!(area.at_rest(slot), Ok((1, Some(FRAME_OF_PAGE))));
         assert!(area.add_entry(slot));
         for left in [NOTHING, THE_FRAME] {
@@ -80,7 +80,7 @@ fn the_page_of_an_object_is_not_read_before_it_is_written() {
             let slot = area.claim().unwrap();
             area.begin_object(slot);
             assert_eq!(area.begin_read(slot), None, "the machine writes it");
-            assert_eq!(area.written(slot, written), NOTHING);
+            assert_eq!(area.end_slot_write(slot, written), NOTHING);
             let may_read = written.is_ok();
             assert_eq!(area.begin_read(slot), may_read.then_some(Source::Area));
             assert_eq!(area.drop_entry(slot), NOTHING);
@@ -97,7 +97,7 @@ fn a_page_that_nobody_needs_stays_until_the_write_is_over() {
         let slot = filled(area, 1);
         assert_eq!(area.drop_entry(slot), NOTHING);
         assert_eq!((area.claim(), area.begin_read(slot), area.add_entry(slot)), (None, None, false));
-        assert_eq!(area.written(slot, Ok(())), THE_FRAME);
+        assert_eq!(area.end_slot_write(slot, Ok(())), THE_FRAME);
     });
 }
 
@@ -105,7 +105,7 @@ fn a_page_that_nobody_needs_stays_until_the_write_is_over() {
 fn readers_and_entries_do_not_run_into_each_other() {
     with_area(1, |area| {
         let slot = filled(area, u64::from(u32::MAX));
-        assert_eq!(area.written(slot, Ok(())), THE_FRAME);
+        assert_eq!(area.end_slot_write(slot, Ok(())), THE_FRAME);
         let state = &area.slot(slot).state;
         let before = state.get();
         state.set(before | READERS);

@@ -26,7 +26,7 @@ impl<M: Machine> Memory<M> {
 
     /// The machine has written the slot's page, or could not.
     pub(crate) fn swap_written(&self, slot: SwapSlot, written: Result<(), SwapError>) {
-        self.free_spared(self.swap.written(slot, written));
+        self.free_spared(self.swap.end_slot_write(slot, written));
     }
 
     fn free_spared(&self, Spared(frame): Spared) {

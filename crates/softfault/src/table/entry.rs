@@ -273,6 +273,12 @@ impl<'a, F: Format> Slot<'a, F> {
             .map_err(|_| Changed)
     }
 
+    /// Takes the write right and dirty from a mapping that stays; returns it as it was. Translations that allow stores are
+    /// left until a shootdown.
+    pub(crate) fn write_protect(&self, seen: Seen) -> Result<Leaf, Changed> {
+        self.change(seen, |now| Entry::Leaf(Leaf { rights: now.rights - Rights::WRITE, dirty: false, ..now }))
+    }
+
     /// Clears accessed alone of a mapping that stays. Also fails if the hardware made it dirty
     /// first.
     pub(crate) fn clear_accessed(&self, seen: Seen) -> Result<(), Changed> {

@@ -195,6 +195,7 @@ calls! {
     No "SharedObject::install": |s| _ = s.object.install(0, &[3]);
     No "SharedObject::begin_evict": |s| _ = s.object.begin_evict(0);
     No "SharedObject::evict": |s| _ = s.object.evict(0..1);
+    No "SharedObject::write_back": |s| _ = s.object.write_back(0..9);
     No "SharedObject::drop": |s| s.drop_object();
     No "AddressSpace::drop": |s| s.drop_space();
 }
@@ -204,6 +205,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::new", "there is no machine to be told by yet"),
     ("Vm::into_machine", "the spaces borrow it"),
     ("Vm::filled", "takes a fill, which only a machine has"),
+    ("Vm::written", "takes a write, which only a machine has"),
     ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
     ("Vm::pretend_mappings", "unsafe; for tests"),
     ("Active::walker", "stays on the thread of its CPU, as all that a walker does; walker.rs calls from there"),

@@ -191,13 +191,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if part.offset_bytes > MAX_OBJECT_BYTES - len {
             return Err(MmapError::OffsetOverflow);
         }
+        let is_of_file = self.vm.object_file(part.object.id).is_some();
+        let tracked = if is_of_file { VmaFlags::TRACKED } else { VmaFlags::empty() };
         let given = Given {
             object: part.object.id,
             pgoff: part.offset_bytes / PAGE_SIZE,
             flags: match () {
                 () if is_private => VmaFlags::FILE,
-                () if may_write => VmaFlags::empty(),
-                () => VmaFlags::NEVERWRITE,
+                () if may_write => tracked,
+                () => VmaFlags::NEVERWRITE.union(tracked),
             },
         };
         self.map_checked(addr, len, prot, flags, Some(given))

@@ -1,0 +1,212 @@
+//! Writes folios of an object to its file: their beginning and end. What comes between is in `space/ops/write_back.rs`.
+//!
+//! ```text
+//! begin    section: the word names the folio without a mark ─▶ DIRTY clear, WRITEBACK set
+//! ...      grace; the write right goes from every entry of the folio, with a shootdown
+//! write    the machine: at once, or later from any CPU; the object is kept
+//! end      an error is noted ─▶ WRITEBACK clear, DIRTY set if it failed ─▶ who waits is woken
+//! ```
+//! Whoever stores meanwhile makes the folio dirty again. Nobody waits for a write who takes pages out: the folio becomes
+//! an orphan, and its frames go with the end of the write.
+//!
+//! Locks on entry: none, no section, unless a function says so.
+
+use super::keep::KeptObject;
+use super::slot::{ObjectPage, PageFrame, PageSlot};
+use crate::account::Event;
+use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::frame::{FolioWait, FolioWaits, Io, WriteBegin};
+use crate::links::Links;
+use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing};
+use crate::policy::folio::around;
+use crate::section::InSection;
+use crate::space::vma::ObjectId;
+use crate::sync::{self, Ordering};
+use core::ops::ControlFlow;
+
+/// In the low half of `write_errors` the number of failures, in the high half how many of them were told.
+const HALF: u32 = 32;
+const LOW: u64 = (1 << HALF) - 1;
+
+/// A folio that the caller has begun to write, and whose entries may still allow stores.
+pub(crate) struct BegunWrite {
+    pub(crate) first_page: u64,
+    frame: PageFrame,
+}
+
+impl BegunWrite {
+    pub(crate) fn pages(&self) -> ObjectPages {
+        ObjectPages { start: self.first_page, end: self.first_page + self.frame.order.nr_pages() }
+    }
+}
+
+/// What is to be done about a page that may be dirty.
+pub(crate) enum PageWrite {
+    Begun(BegunWrite),
+    /// There is nothing to write; the next page that may differ.
+    Next(u64),
+    /// It is being written; whether it is dirty again.
+    UnderWay {
+        next: u64,
+        is_dirty: bool,
+    },
+    /// It is being taken out or moved: look again.
+    Wait,
+}
+
+/// A store to a page of a file, of which the machine has to be asked. The object is kept.
+#[must_use]
+pub(crate) struct StoreToFile<'vm, M: Machine> {
+    object: KeptObject<'vm, M>,
+    page: u64,
+}
+
+impl<M: Machine> Links<M> {
+    /// Begins to write the folio of a page.
+    pub(crate) fn begin_file_write(&self, index: u64, slot: PageSlot<'_>) -> PageWrite {
+        let _section = self.section();
+        let frame = match slot.page() {
+            ObjectPage::Frame(frame) => frame,
+            ObjectPage::Leaving(_) => return PageWrite::Wait,
+            // What is being read is clean.
+            _ => return PageWrite::Next(index + 1),
+        };
+        let pages = around(index, frame.order);
+        match self.frames.desc(frame.head()).begin_file_write() {
+            WriteBegin::Begun => {
+                let frame = PageFrame { pfn: frame.head(), ..frame };
+                PageWrite::Begun(BegunWrite { first_page: pages.start, frame })
+            }
+            WriteBegin::Clean => PageWrite::Next(pages.end),
+            WriteBegin::UnderWay { is_dirty } => PageWrite::UnderWay { next: pages.end, is_dirty },
+        }
+    }
+
+    /// The first of the pages that is being written, or whose state is not known because it is being taken out or moved.
+    pub(crate) fn next_being_written(&self, id: ObjectId, pages: ObjectPages) -> Option<u64> {
+        let mut found = None;
+        let _ = self.for_each_page(id, pages, &mut |index, slot| {
+            let _section = self.section();
+            let is_one = match slot.page() {
+                ObjectPage::Frame(frame) => self.frames.desc(frame.head()).state().is_being_written(),
+                page => matches!(page, ObjectPage::Leaving(_)),
+            };
+            if !is_one {
+                return ControlFlow::Continue(());
+            }
+            found = Some(index);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// How to wait until the page, if it is being written, is not any more.
+    pub(crate) fn join_file_write(&self, id: ObjectId, index: u64) -> Option<FolioWait> {
+        let section = self.section();
+        let place = self.object_slot(section.inside(), id, index);
+        let ObjectPage::Frame(frame) = place.page() else { return None };
+        let desc = self.frames.desc(frame.head());
+        if !desc.state().is_being_written() {
+            return None;
+        }
+        let wait = self.folio_waits.join_write(frame.head(), desc);
+        // Whoever takes the folio out wakes those who have joined before.
+        let is_there = place.page() == ObjectPage::Frame(frame);
+        Some(if is_there { wait } else { FolioWaits::not_any_more(wait) })
+    }
+
+    /// Whether an entry may map the folio. Exact after a grace period: then each entry that allows stores was made before.
+    pub(crate) fn may_be_mapped(&self, begun: &BegunWrite) -> bool {
+        self.frames.desc(begun.frame.pfn).state().was_mapped()
+    }
+
+    /// Asks the machine to write a folio, of which no entry allows stores that are not noted.
+    pub(crate) fn write_to_file(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
+        // Whoever makes the object smaller stores the size, fences, and then changes the file.
+        sync::fence();
+        let size_bytes = self.object(kept.id).size_bytes.load(Ordering::Acquire);
+        let BegunWrite { first_page, frame: PageFrame { pfn, order } } = begun;
+        let len_bytes = size_bytes.saturating_sub(first_page * PAGE_SIZE).min(order.nr_pages() * PAGE_SIZE);
+        let (vm, object) = (self.number, kept.id);
+        let write = FileWrite { vm, object, file, first_page, first_frame: pfn, order, len_bytes };
+        self.keep_for_io(self.keep_again(kept));
+        let writing = if len_bytes == 0 { Writing::Ended(write, Ok(())) } else { self.machine.write_back(write) };
+        if let Writing::Ended(write, result) = writing {
+            // The machine may have answered another one, of this `Vm` or not.
+            let _foreign = self.end_write(write, result);
+        }
+    }
+
+    /// Takes the answer to a write.
+    pub(crate) fn end_write(&self, write: FileWrite, result: Result<(), WriteError>) -> Result<(), ForeignWrite> {
+        if write.vm != self.number {
+            return Err(ForeignWrite);
+        }
+        // The reference that the write has had since it began: dropped last.
+        let object = self.kept_by_write(&write);
+        if result.is_err() {
+            self.count(Event::FileWriteFailed, 1);
+            // Before whoever waits finds the folio not written any more.
+            self.note_write_error(object.id);
+        } else {
+            self.count(Event::FileWritten, write.nr_frames());
+        }
+        let (unlocked, is_ours) = self.frames.desc(write.first_frame).end_file_write(Io::of(result));
+        self.folio_waits.wake(write.first_frame, unlocked, &self.machine);
+        if is_ours {
+            self.give_back_page(write.first_frame);
+        }
+        Ok(())
+    }
+
+    fn note_write_error(&self, id: ObjectId) {
+        let errors = &self.object(id).write_errors;
+        let mut seen = errors.load(Ordering::Relaxed);
+        let more = |seen: u64| seen & !LOW | (seen + 1) & LOW;
+        while let Err(now) = errors.compare_exchange(seen, more(seen), Ordering::AcqRel, Ordering::Relaxed) {
+            seen = now;
+        }
+    }
+
+    /// Whether a write has failed since this was asked last.
+    pub(crate) fn take_write_error(&self, id: ObjectId) -> bool {
+        let errors = &self.object(id).write_errors;
+        let mut seen = errors.load(Ordering::Acquire);
+        loop {
+            let nr_failed = seen & LOW;
+            if nr_failed == seen >> HALF {
+                return false;
+            }
+            let told = nr_failed | nr_failed << HALF;
+            match errors.compare_exchange(seen, told, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// In a section in which a VMA keeps the object, whose page is clean.
+    pub(crate) fn begin_to_ask(&self, inside: InSection<'_>, id: ObjectId, page: u64) -> StoreToFile<'_, M> {
+        StoreToFile { object: self.object_keep_found(inside, id), page }
+    }
+
+    /// Asks the machine for room, if the object has a file.
+    pub(super) fn ask_for_room(&self, id: ObjectId, page: u64) -> Result<(), StoreRefused> {
+        self.object_file(id).map_or(Ok(()), |file| self.machine.may_store(file, page))
+    }
+}
+
+impl<M: Machine> StoreToFile<'_, M> {
+    /// Asks the machine. Then the page's folio is dirty, if it is there still.
+    pub(crate) fn ask(self) -> Result<(), StoreRefused> {
+        let StoreToFile { object, page } = self;
+        let links = object.links();
+        links.ask_for_room(object.id, page)?;
+        links.with_slot(&object, page, |slot| {
+            if let ObjectPage::Frame(frame) = slot.page() {
+                links.frames.desc(frame.head()).note_written();
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! A file in memory whose writes the test decides: they end at once, fail, or stay under way until the test ends them.
+
+use super::objects::Object;
+use super::{Hosted, PAGE, World};
+use softfault::policy::folio::FolioOrders;
+use softfault::{FileFill, FileWrite, FillError, Filling, StoreRefused, Vm, WriteError, Writing};
+use softfault_host::HostFile;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// How writes are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Writes {
+    End,
+    Fail,
+    Stay,
+}
+
+pub struct Storage {
+    bytes: Mutex<Vec<u8>>,
+    writes: AtomicU8,
+    /// Pages from this one on have no room.
+    full_from: AtomicU64,
+    kept: Mutex<VecDeque<FileWrite>>,
+    /// First page and number of bytes of each write.
+    log: Mutex<Vec<(u64, u64)>>,
+}
+
+impl HostFile for Storage {
+    fn fill(&self, fill: FileFill, into: &mut [u8]) -> Filling {
+        let (bytes, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
+        let there = bytes.get(start..start + into.len());
+        let result = there.map(|there| into.copy_from_slice(there)).ok_or(FillError);
+        Filling::Ended(fill, result)
+    }
+
+    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
+        assert_eq!(bytes.len() as u64, write.len_bytes());
+        self.log.lock().unwrap().push((write.offset_bytes() / PAGE, write.len_bytes()));
+        match self.writes.load(SeqCst) {
+            at if at == Writes::Fail as u8 => Writing::Ended(write, Err(WriteError)),
+            at if at == Writes::Stay as u8 => {
+                self.kept.lock().unwrap().push_back(write);
+                Writing::UnderWay
+            }
+            _ => {
+                self.store(write.offset_bytes(), bytes);
+                Writing::Ended(write, Ok(()))
+            }
+        }
+    }
+
+    fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
+        if page < self.full_from.load(SeqCst) { Ok(()) } else { Err(StoreRefused) }
+    }
+}
+
+impl Storage {
+    fn store(&self, offset: u64, from: &[u8]) {
+        let mut bytes = self.bytes.lock().unwrap();
+        let there = bytes.get_mut(offset as usize..).unwrap_or_default();
+        there.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    }
+
+    pub fn set(&self, writes: Writes) {
+        self.writes.store(writes as u8, SeqCst);
+    }
+
+    pub fn set_full_from(&self, page: u64) {
+        self.full_from.store(page, SeqCst);
+    }
+
+    pub fn byte(&self, at: u64) -> u8 {
+        self.bytes.lock().unwrap()[at as usize]
+    }
+
+    pub fn truncate(&self, len: u64) {
+        self.bytes.lock().unwrap().resize(len as usize, 0);
+    }
+
+    /// The writes since the last look: first page, number of bytes.
+    pub fn log(&self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+
+    pub fn nr_kept(&self) -> usize {
+        self.kept.lock().unwrap().len()
+    }
+
+    pub fn take(&self) -> FileWrite {
+        self.kept.lock().unwrap().pop_front().unwrap()
+    }
+
+    /// Ends the write that has been under way longest; with the bytes that the pages have now, or an error.
+    pub fn end_one(&self, vm: &Vm<Hosted>, result: Result<(), WriteError>) {
+        let write = self.take();
+        if result.is_ok() {
+            self.store(write.offset_bytes(), &vm.machine().bytes_of_write(&write));
+        }
+        vm.written(write, result).unwrap();
+    }
+}
+
+/// A file of so many bytes, all 1, and the object that shows it.
+pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Arc<Storage>, Object<'vm>) {
+    let storage = Arc::new(Storage {
+        bytes: Mutex::new(vec![1; size_bytes as usize]),
+        writes: AtomicU8::new(Writes::End as u8),
+        full_from: AtomicU64::new(u64::MAX),
+        kept: Mutex::default(),
+        log: Mutex::default(),
+    });
+    let id = w.vm.machine().add_file(storage.clone());
+    (storage, w.vm.new_file_object(size_bytes, orders, id).unwrap())
+}
