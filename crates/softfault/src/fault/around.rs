@@ -18,6 +18,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{OptPfn, PageRange, Pfn, Vpn};
 use crate::cpu::CpuData;
+use crate::frame::FrameDesc;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, adapt, neighbourhood, window};
 use crate::source::object::ObjectSlot;
@@ -137,12 +138,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let nr_pages = self.vm.object_nr_pages(id);
         let accessed = !self.vm.machine.marks_entries();
         let is_foreign = self.vm.foreign_frames_of(id).is_some();
+        // What is the same for all pages, or for those of a folio, is looked up once.
+        let entries = walk::entries(&self.vm.machine, fault.leaf_table());
+        let rights = found.object_rights();
         let mut place: Option<(u64, ObjectSlot<'_>)> = None;
+        let mut folio: Option<(Pfn, &FrameDesc)> = None;
         let mut nr_mapped = 0;
         for vpn in (pages.start.0..pages.end.0).map(Vpn) {
-            let slot = self.leaf_at(fault.leaf_table(), vpn);
+            let slot = Slot::<M::Format>::new(&entries[index_of::<M::Format>(vpn.0, 0)], 0);
             let index = found.pgoff_of(vpn);
-            if slot.observe().entry != Entry::None || index >= nr_pages {
+            if !slot.is_none(slot.load()) || index >= nr_pages {
                 continue;
             }
             let at = match place.and_then(|(last, at)| at.beside(last, index)) {
@@ -155,9 +160,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             else {
                 continue;
             };
+            let head = frame.head();
+            let desc = match folio {
+                Some((of, desc)) if of == head => desc,
+                _ => self.vm.frames.desc(head),
+            };
+            folio = Some((head, desc));
             // Before the entry, as for the page of the fault.
-            self.vm.frames.desc(frame.head()).note_mapped_around();
-            let leaf = Leaf { pfn: frame.pfn, rights: found.object_rights(), accessed, dirty: false };
+            desc.note_mapped_around();
+            let leaf = Leaf { pfn: frame.pfn, rights, accessed, dirty: false };
             nr_mapped += u64::from(slot.fill(Entry::Leaf(leaf)).is_ok());
         }
         nr_mapped
