@@ -68,6 +68,10 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("fault-around --orders 4,10", "--orders", "0 to 9, or adaptive");
     is_refused("fault-around --orders 4,", "--orders", "0 to 9, or adaptive");
     is_refused("fault-around --pattern backwards", "--pattern", "sparse");
+    is_refused("fault-around --qemu", "--size", "at most 0.25 with --qemu");
+    is_refused("fault-around --qemu --size 0.1 --pattern random", "--pattern", "seq or sparse");
+    is_refused("fault-around --qemu --size 0.1 --threads 2", "--qemu", "contain 1");
+    is_refused("fault-around --qemu --size 0.1 --folios 1m", "--folios", "4k with --qemu");
     is_refused("fault-around --plot around.png", "--plot", ".svg");
     is_refused("conflicts --fault-around 4", "--fault-around", "no object");
     is_refused("conflicts --layout own-part --fault-around 10", "--fault-around", "0 to 9");

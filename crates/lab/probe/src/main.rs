@@ -4,12 +4,13 @@
 //!
 //! One binary for both systems, without a C library, so that what is measured
 //! does not hang on the library of the host that built it. `sys` has the system
-//! calls, `console` the way out, `linux` what an init owes Linux, `program` and
-//! `count` the two things it can do. Its arguments:
+//! calls, `console` the way out, `linux` what an init owes Linux, `program`,
+//! `count` and `around` the three things it can do. Its arguments:
 //!
 //! ```text
 //! MARKER run REPEATS PROGRAM ARGUMENTS...
 //! MARKER count
+//! MARKER around PATTERN PAGES ROUNDS ORDER...
 //! ```
 //!
 //! On Linux they come from the archive, where the kernel's command line would
@@ -17,6 +18,7 @@
 #![no_std]
 #![no_main]
 
+mod around;
 mod console;
 mod count;
 mod linux;
@@ -100,7 +102,8 @@ fn act(console: &Console, args: Args) {
             program::run(console, marker, repeats, args.from(4));
         }
         b"count" => count::run(console, marker),
-        _ => console.complain(format_args!("should be started with: MARKER run REPEATS PROGRAM..., or MARKER count")),
+        b"around" if args.len() > 6 => around::run(console, marker, args.from(3)),
+        _ => console.complain(format_args!("should be started with: MARKER run REPEATS PROGRAM..., MARKER count, or MARKER around PATTERN PAGES ROUNDS ORDER...")),
     }
 }
 

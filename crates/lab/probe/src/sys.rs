@@ -207,6 +207,13 @@ pub fn read(descriptor: isize, buffer: &mut [u8]) -> usize {
     len.max(0) as usize
 }
 
+/// pread(2): the bytes that there were.
+pub fn read_at(descriptor: isize, buffer: &mut [u8], offset: usize) -> usize {
+    let args = [descriptor as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0];
+    // SAFETY: L1: no more than the buffer is written.
+    unsafe { call(nr::__NR_pread64, args) }.max(0) as usize
+}
+
 /// write(2) of all of it, or of what can be written.
 pub fn write(descriptor: isize, mut bytes: &[u8]) {
     while !bytes.is_empty() {

@@ -42,25 +42,30 @@ pub struct Bench {
     _scratch: Scratch,
 }
 
-/// Arguments of the probe, without the marker.
-fn probe_command(options: &Options, program: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    if options.icount {
-        return vec![b"count".to_vec()];
-    }
-    let mut command = vec![b"run".to_vec(), options.inner.to_string().into_bytes()];
-    command.extend(program.iter().cloned());
-    command
-}
-
 impl Bench {
     /// Packs the archives; `linux` is there if it is among the systems.
     pub fn new(options: &Options, linux: Option<&Kernel>) -> Result<Bench, RunError> {
+        if options.icount {
+            return Bench::asking(options, linux, vec![b"count".to_vec()]);
+        }
+        let payload = Payload::collect(&options.machine, &options.command)?;
+        let mut command = vec![b"run".to_vec(), options.inner.to_string().into_bytes()];
+        command.extend(payload.command.iter().cloned());
+        Bench::prepare(options, linux, &payload, command)
+    }
+    /// Packs archives without a program: the probe does what these words say.
+    pub fn asking(options: &Options, linux: Option<&Kernel>, words: Vec<Vec<u8>>) -> Result<Bench, RunError> {
+        let payload = Payload { files: Vec::new(), command: Vec::new() };
+        Bench::prepare(options, linux, &payload, words)
+    }
+
+    fn prepare(
+        options: &Options,
+        linux: Option<&Kernel>,
+        payload: &Payload,
+        words: Vec<Vec<u8>>,
+    ) -> Result<Bench, RunError> {
         let given = &options.machine;
-        let payload = if options.icount {
-            Payload { files: Vec::new(), command: Vec::new() }
-        } else {
-            Payload::collect(given, &options.command)?
-        };
         let marker = record::marker();
         let scratch = Scratch::new()?;
         let serial = scratch.put("serial", &[])?;
@@ -80,7 +85,7 @@ impl Bench {
                 inside.files.push((HUGE_PAGES.to_owned(), Content::File { bytes, mode: 0o644 }));
             }
             let mut command = vec![path.as_bytes().to_vec(), marker.clone().into_bytes()];
-            command.extend(probe_command(options, &payload.command));
+            command.extend(words.iter().cloned());
             inside.command = command;
             let archive = archive::pack(&inside);
             options.check_memory(archive.len() as u64)?;
@@ -114,9 +119,14 @@ impl Bench {
     }
     /// Boots the system; gives what the probe counted.
     pub fn count<T: DeserializeOwned>(&self, system: System) -> Result<T, RunError> {
+        let first = self.records(system)?.into_iter().next();
+        first.ok_or_else(|| RunError::Host(format!("{}: the probe counted nothing", system.name())))
+    }
+    /// Boots the system; gives all records of the probe.
+    pub fn records<T: DeserializeOwned>(&self, system: System) -> Result<Vec<T>, RunError> {
         let outcome = self.boot(system)?;
         let (parts, _) = record::cut(&self.marker, &outcome.errors);
-        parse(system, parts.first().map_or(b"", |part| part.line))
+        parts.iter().map(|part| parse(system, part.line)).collect()
     }
 
     /// Stays until the machine ends; what it says without a record is an error.

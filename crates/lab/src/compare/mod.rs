@@ -8,6 +8,7 @@
 //! This file is the conductor. The clock is read inside the machines, by the
 //! probe (`probe/`), and nowhere else.
 
+mod around;
 mod boot;
 mod count;
 mod json;
@@ -19,6 +20,7 @@ mod record;
 mod system;
 mod table;
 
+pub use around::{Around, around};
 pub use options::Options;
 
 use crate::run::RunError;

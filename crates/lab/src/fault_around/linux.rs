@@ -10,8 +10,10 @@
 
 use super::crew;
 use super::load::{Load, Sample};
+use super::options::Folios;
 use super::pattern::{Mapped, PAGE_WORDS, Pattern, TABLE_PAGES, mark_of, sum};
 use super::plan::{Job, System};
+use super::tmpfs;
 use crate::bench::PAGE_BYTES;
 use crate::error::LabError;
 use std::fs::File;
@@ -33,7 +35,10 @@ fn refused(what: impl Into<String>) -> LabError {
 
 impl Memory {
     /// Fills a new one.
-    pub fn new(nr_pages: u64) -> Result<Memory, LabError> {
+    pub fn new(nr_pages: u64, folios: Folios) -> Result<Memory, LabError> {
+        if folios == Folios::Large {
+            return tmpfs::filled(nr_pages, folios).map(Memory);
+        }
         // SAFETY: L1: the name is a string with its end.
         let fd = unsafe { libc::memfd_create(c"softfault fault-around".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -197,14 +202,14 @@ mod tests {
 
     #[test]
     fn cut_vmas_bound_the_window() {
-        let memory = Memory::new(2048).unwrap();
+        let memory = Memory::new(2048, Folios::Small).unwrap();
         for (pattern, order, faults) in [
             (Pattern::Seq, 0, 2048..2060),
             (Pattern::Random, 3, 256..270),
             (Pattern::Seq, 2, 512..524),
             (Pattern::Sparse, 1, 256..270),
         ] {
-            let load = Load { pattern, nr_pages: 2048, cpus: os::allowed_cpus().unwrap() };
+            let load = Load { pattern, nr_pages: 2048, folios: Folios::Small, cpus: os::allowed_cpus().unwrap() };
             let window = Window::fixed(AroundOrder::new(order).unwrap());
             let job = Job { system: System::LinuxCut, window, nr_threads: 1 };
             let sample = run(&memory, &load, job).unwrap();
@@ -217,7 +222,7 @@ mod tests {
     #[test]
     fn parts_leave_room_for_all_vmas() {
         for (pattern, piece, nr_threads) in [(Pattern::Seq, 1, 120), (Pattern::Sparse, 8, 512), (Pattern::Seq, 8, 1)] {
-            let load = Load { pattern, nr_pages: 4 << 20, cpus: vec![0] };
+            let load = Load { pattern, nr_pages: 4 << 20, folios: Folios::Small, cpus: vec![0] };
             let pages = part_pages(&load, piece, nr_threads);
             let nr_vmas = pages / step_pages(pattern, piece) * 2 * nr_threads as u64;
             assert!(pages > 0 && nr_vmas <= MOST_VMAS, "{pattern:?} {piece} {nr_threads}");

@@ -1,5 +1,6 @@
 //! How large the file is, who reads it, and what a run of a row gives.
 
+use super::options::Folios;
 use super::pattern::{Pattern, TABLE_PAGES};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub struct Load {
     pub pattern: Pattern,
     /// Pages of the file.
     pub nr_pages: u64,
+    /// What they are in.
+    pub folios: Folios,
     /// Host CPUs to pin threads to, in turn.
     pub cpus: Vec<usize>,
 }

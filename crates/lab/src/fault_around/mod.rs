@@ -9,6 +9,7 @@
 
 mod crew;
 mod history;
+mod in_qemu;
 mod knob;
 mod linux;
 mod load;
@@ -19,12 +20,14 @@ mod pattern;
 mod plan;
 mod reckon;
 mod table;
+mod tmpfs;
 
 pub use options::Options;
 
 use crate::bench::{self, Arena, Experiment, Need, Sampled, Settings};
 use crate::error::LabError;
 use crate::os;
+use in_qemu::InQemu;
 use knob::Knob;
 use linux::Memory;
 use load::{Load, Sample};
@@ -38,6 +41,7 @@ pub struct Bench {
     arena: Arena,
     memory: Option<Memory>,
     knob: Option<Knob>,
+    in_qemu: Option<InQemu>,
 }
 
 impl Experiment for Options {
@@ -60,9 +64,11 @@ impl Experiment for Options {
             .with_huge(true);
         let mut hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
         bench::warm(&mut hosted);
-        let memory = if self.with_linux() { Some(Memory::new(self.nr_pages())?) } else { None };
+        let memory = if self.with_linux() { Some(Memory::new(self.nr_pages(), self.folios)?) } else { None };
+        let load = Load { pattern: self.pattern, nr_pages: self.nr_pages(), folios: self.folios, cpus };
         Ok(Bench {
-            load: Load { pattern: self.pattern, nr_pages: self.nr_pages(), cpus },
+            in_qemu: self.qemu.then(|| InQemu::measure(self, &load)).transpose()?,
+            load,
             arena: Arena::of(hosted),
             knob: memory.as_ref().and_then(|_| Knob::of_host()),
             memory,
@@ -74,22 +80,28 @@ impl Experiment for Options {
     }
 
     fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
-        let Bench { load, arena, memory, knob } = bench;
+        let Bench { load, arena, memory, knob, in_qemu } = bench;
         if let (System::LinuxSet, Some(knob), Some(order)) = (job.system, knob, job.window.order()) {
             knob.set(order)?;
         }
         match (job.system, memory) {
+            (System::LinuxInQemu, _) => in_qemu.as_ref().and_then(|of| of.sample(job.window)).ok_or_else(no_sample),
             (System::Softfault, _) => ours::run(arena, load, job.window, job.nr_threads),
             (_, Some(memory)) => linux::run(memory, load, *job),
-            (_, None) => Err(LabError::subsystem("a row of Linux", "has no file")),
+            (_, None) => Err(no_sample()),
         }
     }
 
     fn report(&self, bench: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
-        Ok(Report::new(self, &bench.load, &sampled))
+        let kernel = bench.in_qemu.map(|of| of.kernel);
+        Ok(Report { kernel_in_qemu: kernel, ..Report::new(self, &bench.load, &sampled) })
     }
 
     fn settings(&self) -> Settings<'_> {
         self.repeated.settings()
     }
+}
+
+fn no_sample() -> LabError {
+    LabError::subsystem("a row of Linux", "was not prepared")
 }

@@ -3,7 +3,7 @@
 use super::pattern::{Pattern, TABLE_PAGES};
 use crate::bench::{self, Against, MAX_THREADS, Need, PAGE_BYTES, Repeated, Window, defaults, parse_gib, parse_window};
 use crate::error::LabError;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -28,7 +28,14 @@ Systems
              order 4. `emulated`: smaller windows, by cutting the mapping into VMAs of that size, which costs
              look-ups that a smaller window would not; the file is then read part by part, as 65,530 VMAs are all
              that a process may have. `set`: as root, where debugfs has fault_around_bytes: all orders; it is put
-             back at the end. Without that, larger and adaptive windows are not possible
+             back at the end. Without that, larger and adaptive windows are not possible.
+             `qemu`, with --qemu: Debian's, in QEMU, with all orders. QEMU counts instructions: a nanosecond of these
+             rows is one. They are the same in each repetition but for a percent, and nothing is divided by them
+
+Folios
+  With --folios 1m both systems have the file in folios of 1 MiB, and a fault maps all of its page's folio. Linux's is
+  a file of a tmpfs with huge=within_size, which root alone can make (Linux 6.14); a kernel that gives it
+  other folios is refused. The windows of both, and VMAs that are cut, matter less then
 
 Columns
   order        log2 of the window's pages, 0 to 9; adaptive: grows while faults come in order, else shrinks
@@ -39,14 +46,14 @@ Columns
   pass         seconds of wall time: the median over the repetitions, and in brackets (slowest - fastest) / median
   resident     seconds of the second pass
   ns/page      (pass - resident) over the pages that a thread touched: what faults cost; -
-               where a second pass was not shorter
+               where more than one in ten second passes was not shorter
   x linux      ns/page of Linux over ours at the same order: median of the ratios within a repetition
   /order 0     faults and pass over those of order 0
   2014         the row of 2014 with as many threads: faults and wall time a page. The whole table of 2014 follows;
                * is a time that repeats another row's, a slip of the source, and is left out of the plot
 
 JSON
-  One object per line. Keys: pattern, system, order (a string), window, threads, gib, reps, minor_faults,
+  One object per line. Keys: pattern, system, order (a string), window, threads, gib, folio_kib, reps, minor_faults,
   major_faults, wall_s (of the first pass), resident_pass_s, spread, pages_mapped, pages_touched,
   ns_per_page, ratio_to_linux, faults_over_order_0, faults_over_order_9, time_over_order_0, faults_2014, seconds_2014, experiment,
   value (wall_s) and unit. null where a key does not apply.
@@ -55,8 +62,32 @@ Examples:
   softfault fault-around
   softfault fault-around --pattern sparse --orders 0,4,9,adaptive --reps 5
   softfault fault-around --pattern random --size 0.25 --threads 1,8 --against none
+  softfault fault-around --folios 1m --orders 4,adaptive
+  softfault fault-around --qemu --size 0.125 --threads 1
   softfault fault-around --threads 1,2,8 --plot around.svg
   softfault fault-around --json | jq -r '[.system, .order, .threads, .minor_faults, .wall_s] | @tsv'";
+
+/// What the file's pages are in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Folios {
+    /// One page each
+    #[value(name = "4k")]
+    Small,
+    /// 256 pages each
+    #[value(name = "1m")]
+    Large,
+}
+
+impl Folios {
+    /// log2 of the pages of each.
+    pub fn order(self) -> u8 {
+        if self == Folios::Small { 0 } else { 8 }
+    }
+    /// KiB of each.
+    pub fn kib(self) -> u64 {
+        (PAGE_BYTES << self.order()) >> 10
+    }
+}
 
 /// The command line of `softfault fault-around`.
 #[derive(Args, Debug, Clone)]
@@ -77,11 +108,41 @@ pub struct Options {
     /// What to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
+    /// Folios of the file in memory, on both systems
+    #[arg(long, value_enum, default_value = "4k")]
+    pub folios: Folios,
+    /// Read on Debian's Linux in QEMU, too, with one thread: there the window can be set
+    #[arg(long)]
+    pub qemu: bool,
     #[command(flatten)]
     pub repeated: Repeated,
 }
 
+/// The largest file that is read in QEMU: a second for each 30 MiB, pass and order.
+const MOST_QEMU_GIB: f64 = 0.25;
+
 impl Options {
+    /// Refuses what cannot be read in QEMU.
+    fn check_qemu(&self) -> Result<(), LabError> {
+        let wrong = |name, given: String, wanted: &str| Err(LabError::Argument { name, given, wanted: wanted.into() });
+        if !self.qemu {
+            return Ok(());
+        }
+        if self.pattern == Pattern::Random {
+            return wrong("--pattern", "random".into(), "should be seq or sparse with --qemu");
+        }
+        if self.size > MOST_QEMU_GIB {
+            return wrong("--size", self.size.to_string(), "should be at most 0.25 with --qemu");
+        }
+        if self.folios != Folios::Small {
+            return wrong("--folios", "1m".into(), "should be 4k with --qemu");
+        }
+        if !self.threads.is_empty() && !self.threads.contains(&1) {
+            return wrong("--qemu", "given".into(), "one thread reads there: --threads should contain 1");
+        }
+        Ok(())
+    }
+
     /// Pages of the file: whole leaf tables.
     pub fn nr_pages(&self) -> u64 {
         (self.size * GIB / PAGE_BYTES as f64) as u64 / TABLE_PAGES * TABLE_PAGES
@@ -128,6 +189,7 @@ impl Options {
             let wanted = "should be 2 MiB at least, what one leaf table maps: 0.002".into();
             return Err(LabError::Argument { name: "--size", given: self.size.to_string(), wanted });
         }
+        self.check_qemu()?;
         let linux = self.nr_pages() * (PAGE_BYTES + max_threads as u64 * PAGE_BYTES / TABLE_PAGES);
         let bytes = self.arena_bytes(max_threads) + if self.with_linux() { linux } else { 0 };
         let condition = format!("with {max_threads} thread(s)");

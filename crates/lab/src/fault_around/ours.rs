@@ -8,7 +8,8 @@ use super::load::{Load, Sample};
 use super::pattern::{Mapped, PAGE_WORDS, TABLE_PAGES, mark_of, sum};
 use crate::bench::{Arena, Frames, PAGE_BYTES, Window, bind, prepare_frames};
 use crate::error::LabError;
-use softfault::{AddressSpace, Event, MapFlags, ObjectPart, Prot, SharedObject, Tunables, Vm, VmStat};
+use softfault::policy::folio::FolioOrders;
+use softfault::{AddressSpace, Event, MapFlags, ObjectPart, Order, Prot, SharedObject, Tunables, Vm, VmStat};
 use softfault_host::{Hosted, Running};
 
 /// Where the mappings begin: aligned to what a leaf table maps.
@@ -26,7 +27,7 @@ pub fn run(arena: &mut Arena, load: &Load, window: Window, nr_threads: usize) ->
 
 fn run_in(vm: &Vm<Hosted>, load: &Load, nr_threads: usize) -> Result<Sample, LabError> {
     let setting_up = bind(vm.machine(), 0)?;
-    let file = filled(vm, load.nr_pages)?;
+    let file = filled(vm, load)?;
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let before = vm.vmstat();
     drop(setting_up);
@@ -58,9 +59,12 @@ fn counted(before: &VmStat, after: &VmStat, times: Sample) -> Sample {
 }
 
 /// The file, with all its pages in memory.
-fn filled(vm: &Vm<Hosted>, nr_pages: u64) -> Result<SharedObject<'_, Hosted>, LabError> {
-    let file = vm.new_shared_object(nr_pages * PAGE_BYTES).map_err(|e| LabError::subsystem("new_shared_object", e))?;
-    for page in 0..nr_pages {
+fn filled<'vm>(vm: &'vm Vm<Hosted>, load: &Load) -> Result<SharedObject<'vm, Hosted>, LabError> {
+    let order = Order(load.folios.order());
+    let orders = FolioOrders::new(order, order).map_err(|e| LabError::subsystem("the file's folios", e))?;
+    let file = vm.new_shared_object_of(load.nr_pages * PAGE_BYTES, orders);
+    let file = file.map_err(|e| LabError::subsystem("new_shared_object_of", e))?;
+    for page in 0..load.nr_pages {
         file.write(page * PAGE_BYTES, &mark_of(page).to_ne_bytes())
             .map_err(|e| LabError::subsystem(format!("writing page {page} of the file"), e))?;
     }

@@ -14,6 +14,7 @@ struct Keys<'a> {
     window: &'a str,
     threads: usize,
     gib: f64,
+    folio_kib: u64,
     reps: u32,
     minor_faults: u64,
     major_faults: u64,
@@ -64,6 +65,7 @@ impl Report {
             window: row.job.system.window(),
             threads: row.job.nr_threads,
             gib: self.gib,
+            folio_kib: self.folio_kib,
             reps: self.reps,
             minor_faults: row.minor_faults,
             major_faults: row.major_faults,
@@ -88,7 +90,8 @@ impl Report {
         let mut all = Vec::new();
         for (tone, nr_threads) in self.thread_counts().into_iter().enumerate() {
             let ns = |row: &Row| row.wall_s.median * 1e9 * nr_threads as f64 / row.pages_touched as f64;
-            let rows = || self.rows.iter().filter(|row| row.job.nr_threads == nr_threads);
+            let is_meant = |row: &&Row| row.job.nr_threads == nr_threads && row.job.system.is_timed();
+            let rows = || self.rows.iter().filter(is_meant);
             for system in [System::Softfault.name(), System::Linux.name()] {
                 let of = || rows().filter(|row| row.job.system.name() == system);
                 let fixed = of().filter_map(|row| Some((f64::from(row.job.window.order()?.get()), ns(row))));
@@ -129,7 +132,7 @@ mod tests {
         let lines = lines.parsed();
         assert_eq!(lines.len(), 5 + 3);
         assert!(lines.iter().all(|line| Lines::keys(line) == Lines::keys(&lines[0])));
-        assert_eq!(Lines::keys(&lines[0]).len(), 24);
+        assert_eq!(Lines::keys(&lines[0]).len(), 25);
         let one = lines.iter().find(|line| line["order"] == "1").unwrap();
         assert_eq!((one["faults_2014"].as_u64(), one["seconds_2014"].is_null()), (Some(65_681), true));
         assert_eq!((one["system"].as_str(), one["threads"].as_u64()), (Some("softfault"), Some(8)));

@@ -16,6 +16,8 @@ pub enum System {
     LinuxCut,
     /// The host's kernel with `fault_around_bytes` set.
     LinuxSet,
+    /// Debian's kernel in QEMU, with `fault_around_bytes` set. Its time is instructions.
+    LinuxInQemu,
 }
 
 impl System {
@@ -29,7 +31,16 @@ impl System {
             System::Softfault | System::LinuxSet => "set",
             System::Linux => "default",
             System::LinuxCut => "emulated",
+            System::LinuxInQemu => "qemu",
         }
+    }
+    /// Whether its time is a clock's.
+    pub fn is_timed(self) -> bool {
+        self != System::LinuxInQemu
+    }
+    /// Whether rows of both may be divided by each other as windows of one system.
+    pub fn is_same(self, other: System) -> bool {
+        self.name() == other.name() && (self == System::LinuxInQemu) == (other == System::LinuxInQemu)
     }
 }
 
@@ -57,7 +68,9 @@ pub fn jobs(options: &Options, nr_cpus: usize, is_set: bool) -> Vec<Vec<Job>> {
         let ours = windows.iter().map(|window| (System::Softfault, *window));
         let linux = windows.iter().filter(|_| options.with_linux());
         let linux = linux.filter_map(|window| Some((linux_with(window.order()?, is_set)?, *window)));
-        ours.chain(linux).map(|(system, window)| Job { system, window, nr_threads }).collect()
+        let in_qemu = windows.iter().filter(|window| options.qemu && nr_threads == 1 && window.order().is_some());
+        let in_qemu = in_qemu.map(|window| (System::LinuxInQemu, *window));
+        ours.chain(linux).chain(in_qemu).map(|(system, window)| Job { system, window, nr_threads }).collect()
     };
     options.thread_counts(nr_cpus).into_iter().map(of).collect()
 }
@@ -89,5 +102,9 @@ mod tests {
         };
         assert_eq!(rows(false), ["0 emulated", "4 default"]);
         assert_eq!(rows(true), ["0 set", "4 set", "5 set"]);
+        let options: Options = typed("fault-around --orders 0,9,adaptive --threads 1,2 --against none --qemu");
+        let jobs = jobs(&options, 8, false);
+        let nr = |group: usize| jobs[group].iter().filter(|job| job.system == System::LinuxInQemu).count();
+        assert_eq!([nr(0), nr(1)], [2, 0]);
     }
 }

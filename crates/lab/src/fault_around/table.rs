@@ -11,6 +11,9 @@ impl Report {
     /// All of them.
     pub fn tables(&self) -> String {
         let mut text = format!("{}, a file of {} GiB", self.pattern.name(), short_gib(self.gib));
+        if self.folio_kib > 4 {
+            let _ = write!(text, " in folios of {} KiB", self.folio_kib);
+        }
         if self.nr_rounds > 1 {
             let _ = write!(text, ", mapped {} times", self.nr_rounds);
         }
@@ -63,6 +66,9 @@ impl Report {
             let text_of_windows =
                 "\nIts window is 64 KiB: smaller ones are emulated by cut VMAs, larger ones are not possible.";
             text.push_str(if is_set { "" } else { text_of_windows });
+        }
+        if let Some(kernel) = &self.kernel_in_qemu {
+            let _ = write!(text, "\n`qemu` is {kernel}; QEMU counts its instructions, as nanoseconds.");
         }
         text + "\n"
     }
