@@ -1,5 +1,6 @@
-//! What an experiment of the document is: what is run, and how its rows are shown. `list.rs` has them.
+//! What an experiment of the document is: what is run, and how its rows are shown. `list.rs` and `files.rs` have them.
 
+mod files;
 mod list;
 
 use super::store::Row;
@@ -101,4 +102,12 @@ impl Table {
         };
         self.only.iter().all(has)
     }
+}
+
+const fn column(head: &'static str, key: &'static str, how: How) -> Column {
+    Column { head, key, how }
+}
+
+const fn table(only: &'static [(&'static str, &'static str)], columns: &'static [Column]) -> Table {
+    Table { only, columns, gather: None }
 }

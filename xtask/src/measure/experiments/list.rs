@@ -1,15 +1,8 @@
 //! The experiments, in the order of the document.
 
-use super::{Column, Command, Depends, Experiment, How, Table};
+use super::files::{FAULT_AROUND, FAULT_AROUND_FOLIOS, FAULT_AROUND_QEMU, STUCK_FILLS};
+use super::{Column, Command, Depends, Experiment, How, Table, column, table};
 use crate::measure::render;
-
-const fn column(head: &'static str, key: &'static str, how: How) -> Column {
-    Column { head, key, how }
-}
-
-const fn table(only: &'static [(&'static str, &'static str)], columns: &'static [Column]) -> Table {
-    Table { only, columns, gather: None }
-}
 
 /// In the order of the document.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -23,6 +16,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     CLEARING,
     LARGEPAGES,
     FAULT_AROUND,
+    FAULT_AROUND_FOLIOS,
+    FAULT_AROUND_QEMU,
     ANON_W_SEQ,
     FRAGMENT,
     STUCK_FILLS,
@@ -308,47 +303,6 @@ pages, faster than ours without, 400 times fewer TLB misses.",
     ],
 };
 
-const FAULT_AROUND: Experiment = Experiment {
-    name: "fault-around",
-    title: "A file in memory, read with fault-around (the experiment of 2014)",
-    about: "\
-Each thread maps the file for itself and reads each word of it, in order (`seq`), or one word in each 2 MiB (`sparse`).
-`pass` includes the loads; `ns/page` is the pass less a second one, in which all is mapped. Linux's window on a file in memory is
-64 KiB, order 4; smaller ones are emulated by VMAs of that size. Ours has no trap. Goals in sequence: at 64 KiB at most 0.07 of the
-faults of 4 KiB, and 5 times as fast as Linux; adaptive at most 1.02 times the faults of order 9. Sparse: adaptive at most 1.05 of the
-time of order 0, where order 9 took 13.6 times in 2014. Random reads are left out: loads through the emulated TLB hide what faults cost.",
-    depends: Depends::OnTheCpu,
-    runs: &[
-        Command {
-            full: "fault-around --size 1 --reps 9 --threads {threads}",
-            quick: "fault-around --size 0.02 --reps 1 --threads 1",
-        },
-        Command {
-            full: "fault-around --pattern sparse --size 1 --reps 41 --threads {threads}",
-            quick: "fault-around --pattern sparse --size 0.02 --reps 1 --threads 1",
-        },
-    ],
-    tables: &[table(
-        &[],
-        &[
-            column("pattern", "pattern", How::Text),
-            column("system", "system", How::Text),
-            column("order", "order", How::Text),
-            column("window", "window", How::Text),
-            column("threads", "threads", How::Count),
-            column("faults", "minor_faults", How::Count),
-            column("pass, ms", "wall_s", How::Milliseconds),
-            column("second pass", "resident_pass_s", How::Milliseconds),
-            column("spread", "spread", How::Percent),
-            column("ns/page", "ns_per_page", How::Fixed(1)),
-            column("x linux", "ratio_to_linux", How::Times),
-            column("faults/order 0", "faults_over_order_0", How::Fixed(4)),
-            column("faults/order 9", "faults_over_order_9", How::Fixed(3)),
-            column("pass/order 0", "time_over_order_0", How::Fixed(3)),
-        ],
-    )],
-};
-
 const ANON_W_SEQ: Experiment = Experiment {
     name: "anon-w-seq",
     title: "Programs that write their memory in sequence (the experiment of 2017)",
@@ -403,25 +357,4 @@ One frame is kept in each block of 2 MiB. Then a program runs with `enabled=alwa
             ],
         ),
     ],
-};
-
-const STUCK_FILLS: Experiment = Experiment {
-    name: "stuck-fills",
-    title: "Calls beside reads of a file that never end",
-    about: "\
-64 threads of the program sleep, each in a fault on a page of a file that is never read, or each outside the subsystem. Another one maps
-memory, reads a page of the same mapping that is in memory, and unmaps both. Goal: a p99 at most 1.2 times that beside the others.",
-    depends: Depends::OnTheCpu,
-    runs: &[Command { full: "stuck-fills --reps 9", quick: "stuck-fills --sleepers 4 --ops 100 --reps 1" }],
-    tables: &[table(
-        &[],
-        &[
-            column("call", "call", How::Text),
-            column("beside", "beside", How::Text),
-            column("p50, ns", "p50_ns", How::Count),
-            column("p99, ns", "p99_ns", How::Count),
-            column("spread", "spread", How::Percent),
-            column("fills / sleepers", "ratio_p99", How::Times),
-        ],
-    )],
 };
