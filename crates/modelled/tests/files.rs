@@ -5,10 +5,11 @@
 
 use common::files::{self, Reads};
 use common::pager;
-use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, run, use_swap};
+use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, read_ahead, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
 use softfault_modelled::{FileId, MapFlags, MlockFlags, ObjectPart, Order, SharedObject, Term};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Object = SharedObject<'static, Modelled>;
 type Space = AddressSpace<'static, Modelled>;
@@ -26,9 +27,13 @@ fn map(space: &Space, object: &Object, nr_pages: u64) {
 
 /// A file of two folios of that order, mapped; table and node are there, and no page.
 fn file(order: u8) -> (World, Object) {
+    file_of(order, 2 << order)
+}
+
+fn file_of(order: u8, nr_pages: u64) -> (World, Object) {
     let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.touch(0);
-    let (orders, nr_pages) = (FolioOrders::new(Order(order), Order(order)).unwrap(), 2 << order);
+    let orders = FolioOrders::new(Order(order), Order(order)).unwrap();
     let object = w.vm.new_file_object(nr_pages * PAGE, orders, FileId(0)).unwrap();
     map(w.space, &object, nr_pages);
     w.space.handle_fault(AT * PAGE, Access::Read).unwrap();
@@ -41,6 +46,12 @@ fn file(order: u8) -> (World, Object) {
 /// The same, of an object that lasts.
 fn world(order: u8) -> (World, &'static Object) {
     let (w, object) = file(order);
+    (w, Box::leak(Box::new(object)))
+}
+
+/// Of so many pages, each a folio.
+fn world_of(nr_pages: u64) -> (World, &'static Object) {
+    let (w, object) = file_of(0, nr_pages);
     (w, Box::leak(Box::new(object)))
 }
 
@@ -102,6 +113,35 @@ fn a_fault_against_the_end_of_its_read() {
         w.check(&[]);
         assert_eq!(files::nr_reads(), 1);
     });
+}
+
+/// Between a look at the word of a page in transit and the mark of a sleeper, the page is taken out, its read ends, and its
+/// frame becomes another page's, whose read never ends. Whoever has looked does not sleep for that one. `zero` takes
+/// the page out: `discard` would wait for the section.
+#[test]
+fn a_sleeper_whose_frame_is_another_reads() {
+    static NR_REUSED: AtomicU64 = AtomicU64::new(0);
+    let_parks_block();
+    read_ahead(4 * PAGE);
+    explore(1, || {
+        let (w, object) = world_of(4);
+        files::set_reads(Reads::StayFrom(1));
+        // The pages after it are read ahead, and stay under way.
+        fault(w.space, 0).unwrap();
+        files::set_reads(Reads::AtOnceOrStayFrom(3));
+        let frame = files::frames_kept()[1];
+        be(0);
+        let reuse = move || {
+            (1..4).for_each(|page| object.zero(page * PAGE + 1..page * PAGE + 2).unwrap());
+            while files::end_kept(w.vm, Ok(())) {}
+            fault(w.space, 2).unwrap();
+            NR_REUSED.fetch_add(u64::from(files::frames_kept().contains(&frame)), Relaxed);
+        };
+        run(vec![Box::new(move || assert_eq!(byte_at(w.space, 2), 1)), Box::new(reuse)]);
+        while files::end_kept(w.vm, Ok(())) {}
+        w.check(&[]);
+    });
+    assert!(NR_REUSED.load(Relaxed) > 0, "no frame was another page's");
 }
 
 /// A read that ends by itself while the file changes, and pages are taken out. Of these no old byte is left, at `at`

@@ -16,6 +16,8 @@ pub enum Reads {
     StayFrom(u64),
     /// The same, and those of other pages fail.
     FailOrStayFrom(u64),
+    /// The same, and those of other pages end before anybody else runs.
+    AtOnceOrStayFrom(u64),
 }
 
 std::thread_local! {
@@ -54,6 +56,11 @@ pub fn wait_until_kept() {
     }
 }
 
+/// The first frames of reads that are under way, the oldest first.
+pub fn frames_kept() -> Vec<Pfn> {
+    KEPT.with(|kept| kept.borrow().iter().map(|(fill, _)| fill.first_frame()).collect())
+}
+
 /// Ends the oldest read that is under way, if there is one.
 pub fn end_kept(vm: &Vm<Modelled>, result: Result<(), FillError>) -> bool {
     let oldest = KEPT.with(|kept| {
@@ -85,11 +92,15 @@ pub fn write(fill: &FileFill, version: u8) {
 pub(super) fn answer(fill: FileFill) -> Filling {
     NR_READS.set(NR_READS.get() + 1);
     let (version, reads, page) = (VERSION.get(), READS.get(), fill.offset_bytes() / 4096);
-    if let Reads::StayFrom(first) | Reads::FailOrStayFrom(first) = reads
+    if let Reads::StayFrom(first) | Reads::FailOrStayFrom(first) | Reads::AtOnceOrStayFrom(first) = reads
         && page >= first
     {
         KEPT.with(|kept| kept.borrow_mut().push((fill, version)));
         return Filling::UnderWay;
+    }
+    if matches!(reads, Reads::AtOnceOrStayFrom(_)) {
+        write(&fill, version);
+        return Filling::Ended(fill, Ok(()));
     }
     loom::thread::yield_now();
     if matches!(reads, Reads::Fail | Reads::FailOrStayFrom(_)) {

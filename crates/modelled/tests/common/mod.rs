@@ -96,6 +96,8 @@ const NR_SLOTS: usize = 2;
 type Page = [u8; 4096];
 
 std::thread_local! {
+    /// What is read ahead of a file, in bytes.
+    static AHEAD_BYTES: Cell<u64> = const { Cell::new(0) };
     static SWAPS: Cell<bool> = const { Cell::new(false) };
     static SLOTS_WRITTEN: RefCell<[Option<Box<Page>>; NR_SLOTS]> = const { RefCell::new([const { None }; NR_SLOTS]) };
     static WRITES_FAIL: Cell<bool> = const { Cell::new(false) };
@@ -112,6 +114,11 @@ pub fn let_reads_fail(they_do: bool) {
 /// for ever, which ends the model.
 pub fn let_parks_block() {
     PARKS_BLOCK.set(true);
+}
+
+/// From now on worlds of this test read so many bytes of a file ahead.
+pub fn read_ahead(bytes: u64) {
+    AHEAD_BYTES.set(bytes);
 }
 
 /// From now on worlds of this test have a swap area, and writes to it fail or not.
@@ -347,7 +354,7 @@ impl World {
         let tunables =
             tunables.with_fault_locking(fault_locking).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
         // Has models of its own.
-        let tunables = tunables.with_fault_around(FaultAround::OFF).with_readahead_bytes(0);
+        let tunables = tunables.with_fault_around(FaultAround::OFF).with_readahead_bytes(AHEAD_BYTES.get());
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.
