@@ -12,6 +12,7 @@
 //! move, not a lack of free ones, keep old servers from huge pages.
 
 mod after;
+mod library;
 mod process;
 mod town;
 mod trouble;
@@ -43,20 +44,25 @@ pub struct Mix {
     pub objects_permille: u64,
     /// Pages among 1,000 of memory that are pinned for long at any time.
     pub pins_permille: u64,
+    /// Whether libraries are files: read late and not always, and dropped.
+    pub has_files: bool,
 }
 
 impl Mix {
     /// Those that are judged, and one of everything.
     pub const ALL: [Mix; 4] = [
-        Mix { name: "private", objects_permille: 0, pins_permille: 0 },
-        Mix { name: "objects", objects_permille: 100, pins_permille: 0 },
-        Mix { name: "pins", objects_permille: 0, pins_permille: 1 },
-        Mix { name: "all", objects_permille: 100, pins_permille: 1 },
+        Mix { name: "private", objects_permille: 0, ..Mix::BASE },
+        Mix { name: "objects", ..Mix::BASE },
+        Mix { name: "pins", objects_permille: 0, pins_permille: 1, ..Mix::BASE },
+        Mix { name: "all", pins_permille: 1, ..Mix::BASE },
     ];
+    /// One whose libraries are files.
+    pub const FILES: Mix = Mix { name: "files", has_files: true, ..Mix::BASE };
+    const BASE: Mix = Mix { name: "", objects_permille: 100, pins_permille: 0, has_files: false };
 
     /// The one of that name.
     pub fn named(name: &str) -> Option<Mix> {
-        Mix::ALL.into_iter().find(|mix| mix.name == name)
+        Mix::ALL.into_iter().chain([Mix::FILES]).find(|mix| mix.name == name)
     }
 }
 

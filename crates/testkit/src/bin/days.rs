@@ -18,7 +18,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u64).range(1..=MAX_CPUS as u64))]
     cpus: Vec<u64>,
     /// What processes have: `private` pages alone; `objects`: 10 % pages of shared objects; `pins`: 0.1 % of memory
-    /// pinned for long; `all` of these
+    /// pinned for long; `all` of these; `files`: libraries that are read, not always, and dropped
     #[arg(long, value_delimiter = ',', default_value = "private,objects,pins,all", value_parser = mix)]
     mix: Vec<Mix>,
     /// Processes that come in a run, at least
@@ -39,7 +39,7 @@ struct Options {
 }
 
 fn mix(name: &str) -> Result<Mix, String> {
-    Mix::named(name).ok_or_else(|| "should be private, objects, pins or all".into())
+    Mix::named(name).ok_or_else(|| "should be private, objects, pins, all or files".into())
 }
 
 /// A line that is written over, where somebody looks.

@@ -1,6 +1,7 @@
 //! One process: private pages, some of them stamped, an area that it shares with its children,
 //! a library, sometimes a heap of huge pages.
 
+use super::library::word_of;
 use super::{Done, Space};
 use crate::op::PAGE;
 use crate::random::Random;
@@ -97,7 +98,19 @@ impl<'vm> Process<'vm> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let mapped = self.space.mmap_object(LIBRARY, len, Prot::READ, flags, ObjectPart::new(library));
         mapped.map_err(|e| said("mmap of a library")(&e))?;
-        (0..LIBRARY_TOUCHES).try_for_each(|_| self.fault(LIBRARY + random.below(len / PAGE) * PAGE, Access::Read))
+        (0..LIBRARY_TOUCHES).try_for_each(|_| {
+            let page = random.below(len / PAGE);
+            self.fault(LIBRARY + page * PAGE, Access::Read)?;
+            let mut word = [0; 8];
+            let says = self.space.read(LIBRARY + page * PAGE, &mut word).map(|()| u64::from_le_bytes(word));
+            match says {
+                // One of memory has nothing.
+                Ok(word) if word == 0 || word == word_of(page) => Ok(()),
+                Ok(word) => Err(format!("page {page} of a library says {word:#x}")),
+                Err(error) if self.has_failed(&error.fault) => Ok(()),
+                Err(error) => Err(said("read of a library")(&error)),
+            }
+        })
     }
 
     fn fault(&self, at: u64, access: Access) -> Done {
@@ -108,9 +121,14 @@ impl<'vm> Process<'vm> {
         }
     }
 
-    /// Whether it says that memory has failed, and some has. The program does without the page.
+    /// Whether it says that memory or a read has failed, and some has. The program does without the page.
     fn has_failed(&self, error: &FaultError) -> bool {
-        *error == FaultError::Poisoned && self.space.vm().event(Event::FramesPoisoned) > 0
+        let vm = self.space.vm();
+        match error {
+            FaultError::Poisoned => vm.event(Event::FramesPoisoned) > 0,
+            FaultError::NotRead => vm.event(Event::FileReadFailed) > 0,
+            _ => false,
+        }
     }
 
     /// The frame of one of its pages, and whether that is a page of an object.

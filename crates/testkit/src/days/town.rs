@@ -1,5 +1,6 @@
 //! The processes of a run, the libraries that they map, and the pins that outlive them.
 
+use super::library::Library;
 use super::process::{Birth, Process};
 use super::trouble::Trouble;
 use super::{Done, Mix, Progress, Row, Size, Space};
@@ -9,6 +10,7 @@ use softfault::hooks::Class;
 use softfault::policy::folio::FolioOrders;
 use softfault::{CpuId, Order, Pin, SharedObject, Vm};
 use softfault_host::Hosted;
+use std::sync::Arc;
 
 /// Touches of a turn.
 const TOUCHES: u64 = 32;
@@ -156,8 +158,12 @@ impl<'vm> Town<'vm> {
             let most = Order(self.random.below(5) as u8);
             let least = if self.random.chance(50) { most } else { Order::BASE };
             let orders = FolioOrders::new(least, most).map_err(|e| e.to_string())?;
-            let made = self.vm.new_shared_object_of(nr_pages * PAGE, orders);
-            let library = made.map_err(|e| e.to_string())?;
+            let library = if self.mix.has_files {
+                let file = self.vm.machine().add_file(Arc::new(Library::default()));
+                self.vm.new_file_object(nr_pages * PAGE, orders, file).map_err(|e| e.to_string())?
+            } else {
+                self.vm.new_shared_object_of(nr_pages * PAGE, orders).map_err(|e| e.to_string())?
+            };
             self.libraries.push(library);
         }
         Ok(())

@@ -1,0 +1,34 @@
+//! Libraries that are files: each page says which one it is; some reads fail.
+
+use crate::op::PAGE;
+use crate::random::Random;
+use softfault::{FileFill, FillError, Filling};
+use softfault_host::HostFile;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Of 100 reads so many fail.
+const FAILING_PERCENT: u64 = 5;
+
+/// What the first word of a page says.
+pub(super) fn word_of(page: u64) -> u64 {
+    0x11b_0000_0000 + page
+}
+
+#[derive(Default)]
+pub(super) struct Library {
+    nr_reads: AtomicU64,
+}
+
+impl HostFile for Library {
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+        if Random::new(self.nr_reads.fetch_add(1, Relaxed)).chance(FAILING_PERCENT) {
+            return Filling::Ended(fill, Err(FillError));
+        }
+        let first = fill.offset_bytes() / PAGE;
+        for (page, bytes) in (first..).zip(bytes.chunks_mut(PAGE as usize)) {
+            bytes.fill(0);
+            bytes[..8].copy_from_slice(&word_of(page).to_le_bytes());
+        }
+        Filling::Ended(fill, Ok(()))
+    }
+}
