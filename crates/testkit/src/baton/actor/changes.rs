@@ -6,7 +6,8 @@ use crate::baton::{
     object_pages,
 };
 use crate::op::PAGE;
-use softfault::{Access, Advice, FaultError, MapFlags, MmapError, MremapFlags, Prot};
+use softfault::{Access, Advice, FaultError, MapFlags, MmapError, MremapFlags, Prot, SharedObject};
+use softfault_host::Hosted;
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -45,8 +46,20 @@ impl Actor<'_, '_> {
         let ids: Vec<_> = all.clone().map(|page| self.world.history().begin_removal(page, left(page))).collect();
         let failed = vm.poison_frame(there.pfn);
         self.world.history().note(format!("page {page} fails: {failed:?}"));
+        // A fault may be refused for another reason: the objects know better.
+        let has_failed = |page: usize| {
+            let bad_in = |of: &SharedObject<'_, Hosted>, pages: Range<usize>| {
+                let index = (page - pages.start) as u64;
+                of.next_poisoned(index..index + 1).is_some()
+            };
+            match page {
+                page if object_pages().contains(&page) => bad_in(object, object_pages()),
+                page if file_pages().contains(&page) => bad_in(file_object, file_pages()),
+                page => space.handle_fault(at(page), Access::Read) == Err(FaultError::Poisoned),
+            }
+        };
         for (page, id) in all.clone().zip(ids) {
-            if failed.is_err() || space.handle_fault(at(page), Access::Read) != Err(FaultError::Poisoned) {
+            if failed.is_err() || !has_failed(page) {
                 self.world.history().cancel(id);
                 continue;
             }
