@@ -7,7 +7,7 @@ use common::files::{Reads, TestFile, content as byte_of, file};
 use common::objects::{Object, bytes, map, orders};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, CpuId, Event, Tunables, Vm};
+use softfault::{Access, Advice, CpuId, Event, MadviseError, Tunables, Vm};
 use softfault_testkit::formats::Tested;
 use std::sync::Arc;
 
@@ -103,4 +103,60 @@ fn reads_under_way_are_all_of_a_window() {
         });
         assert_eq!((object.nr_resident_pages(), w.rss().major_faults), (4, 1));
     });
+}
+
+/// Reads begin, also where the tree has no node yet; nothing is mapped, and what cannot be read is nobody's error.
+#[test]
+fn advice_begins_reads() {
+    for sizes in [FolioOrders::BASE, orders(0, 8)] {
+        with_file(1024, sizes, |w, file, object| {
+            w.space.madvise(AT + 256 * PAGE, 700 * PAGE, Advice::WillNeed).unwrap();
+            assert_eq!((object.nr_resident_pages(), w.rss().major_faults), (700, 0));
+            assert!((0..1024).all(|page| w.space.page_state(AT + page * PAGE).is_none()));
+            assert_eq!(file.log().iter().map(|read| read.1).sum::<u64>(), 700, "each page once");
+            assert_eq!(w.space.madvise(AT, 2048 * PAGE, Advice::WillNeed), Err(MadviseError::NotMapped));
+            assert_eq!(object.nr_resident_pages(), 1024, "all that is mapped");
+            read_all(w, 0..1024);
+            object.discard(0..1024);
+            file.set_failing_from(0);
+            w.space.madvise(AT, 1024 * PAGE, Advice::WillNeed).unwrap();
+            assert_eq!((object.nr_resident_pages(), w.vm.event(Event::RefusedNotRead)), (0, 0));
+        });
+    }
+}
+
+/// Reads that stay under way are waited for by nobody.
+#[test]
+fn advice_waits_for_no_read() {
+    with_file(64, FolioOrders::BASE, |w, file, object| {
+        file.set(Reads::Stay);
+        w.space.madvise(AT, 64 * PAGE, Advice::WillNeed).unwrap();
+        assert_eq!((object.nr_swapped_pages(), file.nr_kept()), (64, 64), "in transit");
+        (0..64).for_each(|_| file.end_one(w.vm, Ok(())));
+        read_all(w, 0..64);
+    });
+}
+
+/// A cold file of 1 GiB on disk, through the hosted machine: the figure of docs/files.md.
+#[test]
+#[ignore = "1.3 GB of memory"]
+fn a_cold_gib_is_read_in_one_fault_for_each_mib() {
+    let path = std::env::temp_dir().join(format!("softfault-gib-{}", std::process::id()));
+    let file = std::fs::File::create_new(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let hosted = Hosted::with_format(Format::config().with_nr_cpus(1).with_arena_bytes(5 << 28)).unwrap();
+    let vm = Vm::new(hosted, Tunables::default()).unwrap();
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    let w = World { vm: &vm, cpu: &cpu, space: &space };
+    let id = vm.machine().add_file(Arc::new(file));
+    let object = vm.new_file_object(1 << 30, orders(0, 8), id).unwrap();
+    map(&space, AT, 1 << 18, &object, 0);
+    let running = cpu.enter(&space).unwrap();
+    (0..1 << 18).for_each(|page| running.load(AT + page * PAGE, &mut [0]).unwrap());
+    let (minor, major) = (w.rss().minor_faults, w.rss().major_faults);
+    println!("1 GiB: {} faults, {major} of them major", minor + major);
+    assert!(minor + major <= 1042, "{minor} + {major}");
 }

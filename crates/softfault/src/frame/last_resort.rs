@@ -39,16 +39,25 @@ impl<M: Machine> Memory<M> {
     /// Allocates one frame, which counts as held. The caller holds nothing else.
     pub(crate) fn obtain_held(&self, fill: Fill) -> Result<(Pfn, Held<'_>), OutOfFrames> {
         self.frames.count_down(OutOfFrames::Frame)?;
-        self.surely(&mut |search| {
-            let held = self.hold();
-            match self.try_obtain(fill, search) {
-                Ok(pfn) => Ok((pfn, held)),
-                Err(e) => {
-                    held.in_vain();
-                    Err(e)
-                }
+        self.surely(&mut |search| self.hold_one(fill, search))
+    }
+
+    /// The same for a caller that can do without: neither waits for a turn nor takes what other CPUs have cached.
+    pub(crate) fn obtain_held_if_found(&self, fill: Fill) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        self.frames.count_down(OutOfFrames::Frame)?;
+        if self.frames.is_frozen() { Err(OutOfFrames::Frame) } else { self.hold_one(fill, Search::Blocks) }
+    }
+
+    /// One attempt.
+    fn hold_one(&self, fill: Fill, search: Search) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let held = self.hold();
+        match self.try_obtain(fill, search) {
+            Ok(pfn) => Ok((pfn, held)),
+            Err(e) => {
+                held.in_vain();
+                Err(e)
             }
-        })
+        }
     }
 
     /// Repeats an allocation until it succeeds, or fails while nobody else holds frames. A failed

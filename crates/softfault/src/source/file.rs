@@ -52,6 +52,12 @@ pub(crate) struct Ahead<'vm, M: Machine> {
     pub(super) pages: Range<u64>,
 }
 
+impl<'vm, M: Machine> Ahead<'vm, M> {
+    pub(crate) fn of(object: KeptObject<'vm, M>, pages: Range<u64>) -> Self {
+        Ahead { object, pages }
+    }
+}
+
 /// What an object said of failed reads before a read of one page began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadMark {

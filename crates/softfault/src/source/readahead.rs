@@ -5,13 +5,12 @@
 //!          its own folio, no longer than that, is in transit           file.rs
 //! outside  own folio is read ─▶ each missing folio of the rest: frames, if there are any ─▶ in transit ─▶ the machine
 //! ```
-//! What is read ahead is nobody's error: where frames are refused, a page is there, or the machine cannot read, the rest
+//! What is read ahead is nobody's error: where no frame is found without the last resort, or the machine cannot read, the rest
 //! is left to its own faults. A machine whose fills stay under way gets all of a window at once.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::file::Ahead;
-use super::object::ObjectSlot;
 use super::slot::{ObjectPage, PageFrame};
 use super::transit::NotRead;
 use crate::addr::{Order, PAGE_SIZE};
@@ -38,22 +37,31 @@ impl<M: Machine> Links<M> {
         window(&question, &mut |page| self.object_slot(inside, id, page).page() != ObjectPage::Absent)
     }
 
-    /// Reads the pages that are missing, while there are frames.
+    /// Reads the pages that are missing, while there are frames. Waits only if the machine does.
     pub(crate) fn read_ahead(&self, ahead: Option<Ahead<'_, M>>) {
         let Some(Ahead { object, pages }) = ahead else { return };
         let mut at = pages.start;
         while at < pages.end {
-            let Ok(order) = self.read_folio_ahead(object.id, at, pages.end) else { return };
-            at = around(at, order).end;
+            match self.read_folio_ahead(object.id, at, pages.end) {
+                Ok(Some(order)) => at = around(at, order).end,
+                // A node has come, or somebody was quicker.
+                Ok(None) => {}
+                Err(NotRead) => return,
+            }
             self.machine.relax();
         }
     }
 
-    /// Reads the folio around a page, if the page is missing; the order of what is there.
-    fn read_folio_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Order, NotRead> {
-        let Some((order, file)) = self.order_ahead(id, index, end)? else { return Ok(Order::BASE) };
+    /// Reads the folio around a page, if the page is missing; the order of what is there. `None` if only a node was missing,
+    /// and is there now.
+    fn read_folio_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Option<Order>, NotRead> {
+        let (order, file) = match self.missing_ahead(id, index, end)? {
+            Missing::Nothing => return Ok(Some(Order::BASE)),
+            Missing::Node(order) => return self.put_node_ahead(id, index, order),
+            Missing::Folio(order, file) => (order, file),
+        };
         let (pfn, held) = if order == Order::BASE {
-            self.obtain_held(Fill::Shared).map_err(|_| NotRead)?
+            self.obtain_held_if_found(Fill::Shared).map_err(|_| NotRead)?
         } else {
             self.obtain_folio_if_found(order, 0).map_err(|_| NotRead)?
         };
@@ -74,25 +82,50 @@ impl<M: Machine> Links<M> {
             None if order == Order::BASE => self.give_back(pfn, Fill::Shared),
             None => self.release_run(pfn, order.nr_pages(), Content::Zero),
         }
-        Ok(order)
+        Ok(Some(order))
     }
 
-    /// The folio for a page that is missing; `None` if it is there.
+    /// Puts a node on the way to a folio of that order.
+    fn put_node_ahead(&self, id: ObjectId, index: u64, order: Order) -> Result<Option<Order>, NotRead> {
+        let (pfn, held) = self.obtain_held_if_found(Fill::Fixed).map_err(|_| NotRead)?;
+        let is_put = {
+            let section = self.section();
+            let place = self.object_slot(section.inside(), id, index);
+            place.place_of(order).is_none() && self.object_fill_node(id, index, &place, order, pfn).is_ok()
+        };
+        if is_put {
+            drop(held);
+        } else {
+            self.frames.desc(pfn).clear();
+            self.give_back(pfn, Fill::Fixed);
+        }
+        Ok(None)
+    }
+
+    /// What is missing where a page may be.
     ///
     /// # Errors
     ///
-    /// It cannot be read ahead: a node of the tree is missing, or somebody is at work there.
-    fn order_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Option<(Order, FileId)>, NotRead> {
+    /// It cannot be read ahead: it lies behind the end, or somebody is at work there.
+    fn missing_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Missing, NotRead> {
         let section = self.section();
         let place = self.object_slot(section.inside(), id, index);
         if place.page() != ObjectPage::Absent {
-            return Ok(None);
+            return Ok(Missing::Nothing);
+        }
+        if index >= self.object_nr_pages(id) {
+            return Err(NotRead);
         }
         let file = self.object_file(id).ok_or(NotRead)?;
         let order = self.folio_order(id, index, &place, Order::PUD, end).ok_or(NotRead)?;
-        match place {
-            ObjectSlot::Page(_) => Ok(Some((order, file))),
-            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => Err(NotRead),
-        }
+        Ok(if place.place_of(order).is_some() { Missing::Folio(order, file) } else { Missing::Node(order) })
     }
+}
+
+/// What is missing where a page is to be read ahead.
+enum Missing {
+    Nothing,
+    /// A node on the way to a folio of that order.
+    Node(Order),
+    Folio(Order, FileId),
 }

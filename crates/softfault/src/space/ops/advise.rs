@@ -53,8 +53,8 @@ const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
 enum Action {
     /// Only flags of the VMA: (set, cleared).
     Flags(VmaFlags, VmaFlags),
-    /// WILLNEED: nothing to read without files; the range is checked.
-    Nothing,
+    /// WILLNEED: the range is checked; then reads of files begin.
+    WillNeed,
     /// COLD, PAGEOUT: nothing to do without reclaim; the range is checked.
     Age,
     Drop,
@@ -78,7 +78,7 @@ fn action(advice: Advice) -> Action {
         Advice::Normal => Action::Flags(none, order),
         Advice::Random => Action::Flags(VmaFlags::RANDOM, order),
         Advice::Sequential => Action::Flags(VmaFlags::SEQUENTIAL, order),
-        Advice::WillNeed => Action::Nothing,
+        Advice::WillNeed => Action::WillNeed,
         Advice::Cold | Advice::PageOut => Action::Age,
         Advice::DontNeed => Action::Drop,
         Advice::Free => Action::Free,
@@ -129,7 +129,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
-        self.vm.with_reclaim(&mut || self.advise_range(range, &action))
+        let done = self.vm.with_reclaim(&mut || self.advise_range(range, &action));
+        if let Action::WillNeed = action {
+            self.will_need(range);
+        }
+        done
     }
 
     fn advise_range(&self, range: PageRange, action: &Action) -> Result<(), MadviseError> {
@@ -166,7 +170,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             Action::Refused if !locked && vma.flags.contains(VmaFlags::SHARED) => Err(MadviseError::NoHoles),
             Action::Refused => Err(MadviseError::WrongMapping),
-            Action::Nothing | Action::Age => Ok(()),
+            Action::WillNeed | Action::Age => Ok(()),
             Action::Drop | Action::DropLocked => {
                 self.drop_pages(writer, vma, part);
                 Ok(())

@@ -25,6 +25,7 @@ mod report;
 mod subscribe;
 mod tail_descs;
 mod unmap;
+mod will_need;
 mod write_back;
 
 pub use advise::MadviseError;
