@@ -25,6 +25,7 @@ pub(crate) mod broken;
 mod folios;
 mod huge;
 mod members;
+mod pools;
 mod swap;
 
 pub use crate::space::tree::TreeFault;
@@ -58,6 +59,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_listed, nr_members)?;
         }
         self.count_swapped_pages(counts)?;
+        self.check_pools()?;
         self.check_frames(counts)?;
         self.check_swap(counts)?;
         self.check_ages()?;
@@ -89,6 +91,10 @@ impl<M: Machine> Vm<M> {
             }
             if self.frames.is_tail(pfn) {
                 self.check_tail(pfn)?;
+                continue;
+            }
+            if self.is_free_in_pool(pfn) {
+                self.check_free_in_pool(pfn)?;
                 continue;
             }
             let free = self.is_free(pfn);

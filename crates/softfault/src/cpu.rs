@@ -155,7 +155,9 @@ pub(crate) struct BatchData {
     /// Frames that this CPU has claimed from the blocks less those that it gave back, wrapping
     /// around: see `frame/stat.rs`. It is in this line because refills write the line anyway.
     pub(crate) nr_taken: Word,
-    pub(crate) spare: [Word; 4],
+    /// Pages that this CPU has put into pools less those that it took, wrapping around: `frame/pool.rs`.
+    pub(crate) nr_in_pools: [Word; 2],
+    pub(crate) spare: [Word; 2],
 }
 
 impl CpuData {

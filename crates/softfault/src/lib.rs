@@ -146,7 +146,9 @@ pub use base::Base;
 pub use compact::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
-pub use frame::{AddMemoryRefusal, Advance, Fragmentation, Memory, OLDEST_AGE, OutOfFrames, RemoveMemoryRefusal};
+pub use frame::{
+    AddMemoryRefusal, Advance, Fragmentation, HugetlbCounts, Memory, OLDEST_AGE, OutOfFrames, RemoveMemoryRefusal,
+};
 pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
@@ -164,8 +166,8 @@ pub use source::write_error::{
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
-    Aged, ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError,
-    ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
+    Aged, ForkError, HugetlbError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError,
+    MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

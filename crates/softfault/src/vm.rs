@@ -5,7 +5,7 @@
 use crate::addr::{BlockId, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::frame::mem_sections::{frames_of, range_of};
-use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Reserve, Watch, word_base};
+use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Pool, Reserve, Watch, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::LinearMap;
@@ -68,6 +68,7 @@ impl<M: Machine> Vm<M> {
             nr_turns_over: Word::new(0),
             freeze: Word::new(0),
             is_low: Word::new(0),
+            pools: [const { Pool::new() }; 2],
             watch: Watch::new(&marks),
             reserve,
             ages: Ages::new(),

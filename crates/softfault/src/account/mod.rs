@@ -72,6 +72,12 @@ events! {
     RefusedNoRoom = "fault_refused_no_room",
     /// Faults refused: out of frames.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
+    /// Faults refused: the pool of huge pages is empty.
+    RefusedNoHugePage = "fault_refused_no_huge_page",
+    /// Surplus pages that came to a pool of huge pages.
+    HtlbBuddyAllocSuccess = "htlb_buddy_alloc_success",
+    /// Surplus pages for which there was no memory.
+    HtlbBuddyAllocFail = "htlb_buddy_alloc_fail",
     /// Shootdowns sent, local ones included.
     Shootdown = "tlb_shootdown",
     /// Grace periods waited for.
@@ -232,6 +238,8 @@ events! {
     MigrateRefusedHuge = "migrate_refused_huge",
     /// Not moved: part of a folio of an object that cannot be split.
     MigrateRefusedCannotSplit = "migrate_refused_cannot_split",
+    /// Not moved: part of a page of a pool of huge pages.
+    MigrateRefusedHugetlb = "migrate_refused_hugetlb",
     /// Not moved: free, cached or held.
     MigrateRefusedNotInUse = "migrate_refused_not_in_use",
     /// Not moved: more mappings than are handled at once.
@@ -258,6 +266,8 @@ events! {
     TailDescsUnchanged = "tail_descs_unchanged",
     /// Tail descriptors stay: their frames are of no use.
     TailDescsInMetadata = "tail_descs_in_metadata",
+    /// Descriptors of tails kept: of a page of a pool of huge pages.
+    TailDescsInPool = "tail_descs_in_pool",
     /// Tail descriptors do not come back: no frames.
     TailDescsNoFrames = "tail_descs_no_frames",
     /// Ranges of memory added.

@@ -66,6 +66,8 @@ pub enum Broken {
     Unmarked(Pfn),
     /// The words that say where descriptors and blocks lie do not agree, from this frame on. I50.
     Section(Pfn),
+    /// A page of a pool of huge pages is free and used, or the marks of its blocks differ. I57.
+    Pool(Pfn),
     /// The home blocks of this CPU begin or end in memory that was removed. I50.
     Home(CpuId),
     /// The descriptors of this frame and those after it are in a frame that is another's, or nowhere
@@ -92,6 +94,12 @@ pub enum Broken {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Counter {
+    /// Pages of a pool of huge pages.
+    HugePages,
+    /// Of these, the free ones.
+    FreeHugePages,
+    /// Of these, the ones to which nobody has a claim.
+    Unreserved,
     /// Pages in all VMAs.
     MappedPages,
     /// Resident private pages.

@@ -3,7 +3,7 @@
 //! Locks on entry: none.
 
 use super::MigrateRefusal;
-use crate::addr::{Order, Pfn, Vpn};
+use crate::addr::{BlockId, Order, Pfn, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -88,6 +88,9 @@ impl<M: Machine> Vm<M> {
         let state = self.state_of(pfn).ok_or(MigrateRefusal::Reserved)?;
         if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
             return Err(MigrateRefusal::HugePage);
+        }
+        if self.frames.blocks.at(BlockId::of(pfn)).is_in_pool() {
+            return Err(MigrateRefusal::Hugetlb);
         }
         match state.kind() {
             FrameKind::Free if self.frames.is_tail(pfn) => self.check_tail_movable(pfn),

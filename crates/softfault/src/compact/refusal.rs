@@ -23,6 +23,8 @@ pub enum MigrateRefusal {
     /// It is part of a folio of an object that cannot be split: pages of the object are not smaller, or it reaches beyond the
     /// end, as it was pinned when the object became smaller.
     CannotSplit,
+    /// It is part of a page of a pool of huge pages.
+    Hugetlb,
     /// It is free, cached or held.
     NotInUse,
     /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than
@@ -56,6 +58,7 @@ impl MigrateRefusal {
             MigrateRefusal::Reserved => Event::MigrateRefusedReserved,
             MigrateRefusal::HugePage => Event::MigrateRefusedHuge,
             MigrateRefusal::CannotSplit => Event::MigrateRefusedCannotSplit,
+            MigrateRefusal::Hugetlb => Event::MigrateRefusedHugetlb,
             MigrateRefusal::NotInUse => Event::MigrateRefusedNotInUse,
             MigrateRefusal::TooManyMaps => Event::MigrateRefusedTooManyMaps,
             MigrateRefusal::WalkTooLong => Event::MigrateRefusedWalkTooLong,
@@ -86,6 +89,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",
             MigrateRefusal::HugePage => "frame: should be a small page, and is part of a larger one",
             MigrateRefusal::CannotSplit => "frame: is part of a folio that cannot be split",
+            MigrateRefusal::Hugetlb => "frame: is part of a page of a pool of huge pages",
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",

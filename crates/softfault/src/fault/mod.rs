@@ -216,6 +216,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     match fill.finish() {
                         Ok(()) => {}
                         Err(FillRefusal::Smaller(order)) => prealloc.give_up(order),
+                        Err(FillRefusal::NoHugePages) => return Err(self.refuse(FaultError::NoHugePage)),
                         Err(FillRefusal::OutOfFrames(refused)) => {
                             if !self.vm.reclaim(&mut retries, before, refused) {
                                 return Err(self.refuse(FaultError::OutOfFrames));

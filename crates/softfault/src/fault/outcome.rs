@@ -63,6 +63,8 @@ pub enum FaultError {
     /// The machine has no room for the page of the file that is stored to: SIGBUS, `BUS_ADRERR`. The next store asks
     /// again.
     NoRoom,
+    /// The pool of huge pages has no page for a mapping without a reservation: SIGBUS, `BUS_ADRERR`.
+    NoHugePage,
     /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
 }
@@ -78,6 +80,7 @@ impl FaultError {
             FaultError::NotRead => Event::RefusedNotRead,
             FaultError::Missing { .. } => Event::RefusedMissing,
             FaultError::NoRoom => Event::RefusedNoRoom,
+            FaultError::NoHugePage => Event::RefusedNoHugePage,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -94,6 +97,7 @@ impl core::fmt::Display for FaultError {
             FaultError::NotRead => "address: the page could not be read from its file or the swap area",
             FaultError::Missing { .. } => "address: the page is missing, and the embedder installs it",
             FaultError::NoRoom => "address: the file has no room for the page",
+            FaultError::NoHugePage => "address: the pool of huge pages is empty",
             FaultError::OutOfFrames => "out of frames",
         })
     }

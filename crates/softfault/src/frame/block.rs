@@ -19,6 +19,7 @@ pub(super) mod age;
 mod claim;
 mod hole;
 mod lost_runs;
+mod pool;
 mod release;
 
 /// One block. It fills whole cache lines, so that CPUs that use different blocks write different

@@ -46,6 +46,7 @@ mod folio_maps;
 mod fragment;
 pub(crate) mod frame_cache;
 mod frame_list;
+mod free_page;
 #[cfg(test)]
 mod freeze_tests;
 mod generations;
@@ -60,6 +61,8 @@ pub(crate) mod mem_sections;
 mod object_folio;
 mod offers;
 mod out_of_frames;
+mod pool;
+mod pool_counts;
 mod refill;
 mod release;
 mod reserve;
@@ -110,6 +113,9 @@ pub(crate) use inject::Injection;
 pub(crate) use last_resort::Source;
 pub(crate) use mem_sections::{BlockPieces, DescCursor, Descs};
 pub use out_of_frames::OutOfFrames;
+pub(crate) use pool::PoolId;
+pub use pool_counts::HugetlbCounts;
+pub(crate) use pool_counts::{Claim, NoHugePages, Pool};
 pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
@@ -191,6 +197,8 @@ pub struct Frames {
     pub(crate) freeze: Word,
     /// 1 from when a CPU began a block while memory was short until some CPU has reacted.
     pub(crate) is_low: Word,
+    /// Pools of huge pages, by [`PoolId`].
+    pub(crate) pools: [Pool; 2],
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
     pub(crate) ages: Ages,

@@ -23,7 +23,7 @@
 //! with a pin.
 
 use super::tails::Tails;
-use super::{BLOCK_WORDS, Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory, word_base};
+use super::{Class, FrameDesc, FrameKind, Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
 
@@ -96,40 +96,6 @@ impl<M: Machine> Memory<M> {
         self.set_tails(to, order);
         self.frames.desc(to).assign_moved(self.frames.desc(from));
         self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
-    }
-
-    /// Frees a page of any size that the caller owns alone: nothing names it, and all sections that
-    /// saw it have ended.
-    pub(crate) fn give_back_page(&self, head: Pfn) {
-        let state = self.frames.desc(head).state();
-        if state.kind() != FrameKind::Shared || state.order() == Order::BASE {
-            return self.give_back(head, Fill::Raw);
-        }
-        let order = state.order();
-        if order < Order::PMD {
-            self.end_folio(head, order);
-            return self.release_run(head, order.nr_pages(), Content::Unknown);
-        }
-        self.frames.desc(head).clear();
-        self.for_each_block(head, order, &mut |b| self.give_back_block(b));
-    }
-
-    /// Gives back a block of a folio, whose head has been cleared.
-    fn give_back_block(&self, b: BlockId) {
-        let nr_kept = if self.frames.lacks_tail_descs(b) { self.make_whole_at_end(b) } else { 0 };
-        self.frames.blocks.at(b).tails.clear_all();
-        match nr_kept {
-            0 => self.release_run(b.first_frame(), BLOCK_FRAMES, Content::Unknown),
-            _ => self.release_but_last(b, nr_kept),
-        }
-    }
-
-    /// Frees a block but for its last frames, which stay in use.
-    fn release_but_last(&self, b: BlockId, nr_kept: u64) {
-        for w in 0..BLOCK_WORDS {
-            let mask = if w + 1 == BLOCK_WORDS { u64::MAX >> nr_kept } else { u64::MAX };
-            self.release_word(word_base(b, w), mask, Content::Unknown);
-        }
     }
 
     /// The frames of a folio are on their own, and the caller's alone: nobody names the folio,

@@ -5,7 +5,8 @@
 //! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
 //! orders of runs it has lost, bits 36..40; of one with marks, whether its runs have been looked
-//! for, bit 40: until then the summaries are not told as they go. Zero is a block that is wholly free, so that
+//! for, bit 40: until then the summaries are not told as they go; of a page of a pool, bits 41..44:
+//! `block/pool.rs`. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
 
 use super::class::{CLASS_MARKS, Class};
@@ -22,6 +23,12 @@ pub(super) const LOST_SHIFT: u32 = 36;
 pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
 /// The summaries name its runs.
 pub(super) const SEEN: u64 = 1 << 40;
+/// Part of a page of a pool: all of its frames are in use.
+pub(super) const POOL: u64 = 1 << 41;
+/// That page has 1 GiB.
+pub(super) const POOL_1G: u64 = 1 << 42;
+/// The first block of a page that is free in its pool.
+pub(super) const POOL_FREE: u64 = 1 << 43;
 /// Free frames that make a block worth reserving: refills of four frames on average; a
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
 pub(super) const ROOM_FRAMES: u64 = 32;
@@ -31,7 +38,7 @@ pub(super) const ROOM_FRAMES: u64 = 32;
 pub(super) fn offers(state: u64) -> u32 {
     let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
     if nr_free == 0 {
-        return 0;
+        return pool_kind(state);
     }
     let mut bits = Kind::Any.bit();
     let is_whole = nr_free == BLOCK_FRAMES;
@@ -59,6 +66,15 @@ pub(super) fn offers(state: u64) -> u32 {
         bits |= Kind::Room.bit();
     }
     bits | Kind::runs_up_to(run)
+}
+
+/// What a block without free frames offers.
+fn pool_kind(state: u64) -> u32 {
+    match state & (POOL_FREE | POOL_1G) {
+        POOL_FREE => Kind::Pool2M.bit(),
+        seen if seen & POOL_FREE != 0 => Kind::Pool1G.bit(),
+        _ => 0,
+    }
 }
 
 /// Order of the largest run that the last search found.
@@ -118,6 +134,8 @@ mod tests {
         let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
         let has = |kind: Kind| match kind {
             Kind::Any => nr_free > 0,
+            Kind::Pool2M => nr_free == 0 && state & POOL_FREE != 0 && state & POOL_1G == 0,
+            Kind::Pool1G => nr_free == 0 && state & POOL_FREE != 0 && state & POOL_1G != 0,
             Kind::Fixed => nr_free > 0 && class == Class::Fixed && !is_reserved,
             Kind::Pinned => nr_free > 0 && class == Class::Pinned && !is_reserved,
             Kind::Shared => nr_free > 0 && class == Class::Shared && !is_reserved,
@@ -137,7 +155,7 @@ mod tests {
 
     #[test]
     fn all_states_offer_what_each_kind_means() {
-        let flags = (0..64).map(|bits: u64| {
+        let flags = (0..256).map(|bits: u64| {
             let flag = |bit: u64, flag: u64| if bits & bit != 0 { flag } else { 0 };
             flag(1, FIXED)
                 | flag(2, DIRTY)
@@ -145,6 +163,8 @@ mod tests {
                 | flag(8, PINNED)
                 | flag(16, SHARED)
                 | flag(32, SEEN)
+                | flag(64, POOL | POOL_FREE)
+                | flag(128, POOL | POOL_1G)
         });
         for flags in flags {
             for lost in 0..=u64::from(RUN_ORDER) {
@@ -170,6 +190,9 @@ mod tests {
             FIXED | DIRTY,
             PINNED,
             SHARED,
+            POOL,
+            POOL | POOL_FREE,
+            POOL | POOL_1G | POOL_FREE,
         ];
         for flag in flags {
             for used in 0..=BLOCK_FRAMES {

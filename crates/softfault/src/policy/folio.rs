@@ -62,6 +62,11 @@ impl FolioOrders {
         Ok(FolioOrders { least, most })
     }
 
+    /// One size, [`Order::PMD`] or [`Order::PUD`].
+    pub(crate) const fn only(order: Order) -> FolioOrders {
+        FolioOrders { least: order, most: order }
+    }
+
     /// The smallest.
     pub fn least(self) -> Order {
         self.least

@@ -150,6 +150,10 @@ impl<M: Machine> Vm<M> {
         }
     }
 
+    pub(crate) fn is_object_header(&self, pfn: Pfn) -> bool {
+        matches!(self.object_part(pfn), Some(Role::Header))
+    }
+
     fn object_part(&self, pfn: Pfn) -> Option<Role> {
         let desc = self.frames.desc(pfn);
         let state = desc.state();

@@ -111,7 +111,7 @@ impl<M: Machine> Vm<M> {
         self.end_fill(fill, result)
     }
 
-    fn new_handle(&self, new: NewObject) -> Result<SharedObject<'_, M>, OutOfFrames> {
+    pub(crate) fn new_handle(&self, new: NewObject) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let new = NewObject { size_bytes: new.size_bytes.min(MAX_OBJECT_BYTES), ..new };
         let id = self.with_reclaim(&mut || {

@@ -27,7 +27,10 @@ impl<M: Machine> Links<M> {
     /// Returns the first of these pages that is present, swapped out or poisoned.
     pub(crate) fn object_next_page(&self, id: ObjectId, pages: ObjectPages) -> Option<u64> {
         let mut found = None;
-        let _ = self.for_each_page(id, pages, &mut |index, _| {
+        let _ = self.for_each_page(id, pages, &mut |index, slot| {
+            if slot.page() == ObjectPage::Absent {
+                return ControlFlow::Continue(());
+            }
             found = Some(index);
             ControlFlow::Break(())
         });
@@ -152,12 +155,19 @@ impl<M: Machine> Links<M> {
         if pages.start > first || first + nr_pages > pages.end {
             return self.cut(&folio, pages, nodes);
         }
-        slot.empty_all(frame.order);
+        // A page of a pool goes back before its place is empty: a fault that finds the place empty may want it.
+        let is_of_pool = self.object_pool(folio.id).is_some();
+        if !is_of_pool {
+            slot.empty_all(frame.order);
+        }
         if self.frames.desc(frame.pfn).orphan() {
             if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
         } else if self.object_file(id).is_some() {
             // Who waits for a write of the folio, which may never end, does not want it any more.
             self.folio_waits.wake_now(frame.pfn, &self.machine);
+        }
+        if is_of_pool {
+            slot.empty_all(frame.order);
         }
     }
 }

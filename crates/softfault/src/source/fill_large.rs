@@ -13,12 +13,14 @@
 //! comes after it. Whoever makes the object smaller stores the size, and waits for sections: the last look at the
 //! size has seen it, or the folio is there when the remover comes.
 //!
+//! Where the object's pages come from a pool, the claim of the word is the claim of the reservation, too (`reserved.rs`).
+//!
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
 use super::slot::{LostFill, PageSlot};
-use crate::addr::Order;
-use crate::frame::OutOfFrames;
+use crate::addr::{Order, Pfn};
+use crate::frame::{Claim, NoHugePages, OutOfFrames};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
@@ -37,6 +39,8 @@ pub(crate) struct LargeFill<'vm, M: Machine> {
     /// The page that is wanted.
     index: u64,
     order: Order,
+    /// What the object has for it in its pool.
+    claim: Claim,
 }
 
 /// Why no folio came.
@@ -46,6 +50,8 @@ pub(crate) enum FillRefusal {
     Smaller(Order),
     /// There is none of the least order.
     OutOfFrames(OutOfFrames),
+    /// The pool has none to which nobody has a claim.
+    NoHugePages,
 }
 
 impl<M: Machine> Links<M> {
@@ -62,8 +68,8 @@ impl<M: Machine> Links<M> {
         slot: PageSlot<'_>,
         order: Order,
     ) -> Result<LargeFill<'vm, M>, LostFill> {
-        slot.claim(order)?;
-        Ok(LargeFill { object: self.object_keep_found(inside, id), index, order })
+        let claim = slot.claim_reserved()?;
+        Ok(LargeFill { object: self.object_keep_found(inside, id), index, order, claim })
     }
 
     /// Whether a folio around that page may be put in. In a section the answer stays good.
@@ -81,39 +87,49 @@ impl<M: Machine> LargeFill<'_, M> {
     ///
     /// [`FillRefusal`]; the place is empty.
     pub(crate) fn finish(self) -> Result<(), FillRefusal> {
-        let LargeFill { object, index, order } = &self;
+        let LargeFill { object, index, order, .. } = &self;
         let (links, order) = (object.links(), *order);
         let first = around(*index, order).start;
-        let sub_page = (index - first) as u32;
-        let found = if order > links.object_orders(object.id).least() {
-            links.obtain_folio_if_found(order, sub_page).map_err(|_| FillRefusal::Smaller(order))
-        } else {
-            links.obtain_folio(order, sub_page).map_err(FillRefusal::OutOfFrames)
-        };
-        let (pfn, held) = found.inspect_err(|_| self.empty())?;
-        // In use: nobody waits for frames until this page is zero.
-        drop(held);
-        links.zero_blocks(pfn, order, sub_page.into());
+        let pfn = self.obtain((*index - first) as u32).inspect_err(|_| self.empty(self.claim))?;
         links.make_folio(pfn, order, object.id.0, first);
         let is_in = links.with_slot(object, *index, |slot| {
             let has_room = links.has_room(object.id, *index, order);
             if has_room {
-                slot.put(pfn, order)
-            } else {
-                slot.empty_all(order)
+                slot.put(pfn, order);
             }
             has_room
         });
-        debug_assert!(is_in.is_some(), "I45: a word that is claimed stays what it is");
         if is_in != Some(true) {
-            // Nobody has seen it.
+            // Nobody has seen it. The frames first: whoever finds the word empty may want them.
             links.give_back_page(pfn);
+            self.empty(Claim::Nothing);
         }
         Ok(())
     }
 
-    fn empty(&self) {
-        let emptied = self.object.links().with_slot(&self.object, self.index, |slot| slot.empty_all(self.order));
+    /// Frames of zeroes, of which `sub_page` is used first.
+    fn obtain(&self, sub_page: u32) -> Result<Pfn, FillRefusal> {
+        let (links, id, order) = (self.object.links(), self.object.id, self.order);
+        if let Some(pool) = links.object_pool(id) {
+            let taken = links.hugetlb_take(pool, self.claim);
+            let pfn = taken.map_err(|NoHugePages| FillRefusal::NoHugePages)?;
+            links.zero_blocks(pfn, order, sub_page.into());
+            return Ok(pfn);
+        }
+        let found = if order > links.object_orders(id).least() {
+            links.obtain_folio_if_found(order, sub_page).map_err(|_| FillRefusal::Smaller(order))
+        } else {
+            links.obtain_folio(order, sub_page).map_err(FillRefusal::OutOfFrames)
+        };
+        let (pfn, held) = found?;
+        // In use: nobody waits for frames until this page is zero.
+        drop(held);
+        links.zero_blocks(pfn, order, sub_page.into());
+        Ok(pfn)
+    }
+
+    fn empty(&self, claim: Claim) {
+        let emptied = self.object.links().with_slot(&self.object, self.index, |slot| slot.unclaim(claim));
         debug_assert!(emptied.is_some(), "I45: a word that is claimed stays what it is");
     }
 }

@@ -32,6 +32,8 @@ pub(crate) mod part;
 mod prealloc;
 mod readahead;
 mod refs;
+pub(crate) mod reserved;
+mod reserved_slot;
 pub(crate) mod slot;
 pub(crate) mod swapped;
 mod swapped_slot;

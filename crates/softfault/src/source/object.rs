@@ -70,6 +70,9 @@ pub(crate) struct ObjectData {
     pub(crate) nr_private: Word,
     /// Times that the size has become smaller, raised after the size: see `fork`.
     pub(crate) nr_cuts: Word,
+    /// Held while pages of a pool are reserved (`reserved.rs`). Sleeps.
+    pub(super) reserving: Word,
+    pad: [Word; 7],
     /// Who maps it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }
@@ -82,6 +85,15 @@ const IS_EXPLICIT: u64 = 2;
 const IS_FOREIGN: u64 = 3;
 const NR_FOREIGN_SHIFT: u32 = 32;
 
+/// Pages come from the pool of the object's least size.
+const IS_HUGETLB: u64 = 4;
+
+impl ObjectData {
+    pub(super) fn is_hugetlb(&self) -> bool {
+        self.is_file.get() == IS_HUGETLB
+    }
+}
+
 /// Where the missing pages of an object come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PagesFrom {
@@ -91,6 +103,8 @@ pub(crate) enum PagesFrom {
     Embedder,
     /// Nowhere: these frames, which are somebody else's, are the pages.
     Foreign(FrameRange),
+    /// The pool of the object's least size: see `reserved`.
+    Pool,
 }
 
 /// What a new object is.
@@ -220,6 +234,7 @@ impl<M: Machine> Links<M> {
                 data.is_file.set(IS_FOREIGN);
                 data.file.set(u64::from(first.0) | nr_frames << NR_FOREIGN_SHIFT);
             }
+            PagesFrom::Pool => data.is_file.set(IS_HUGETLB),
         }
         // Release: whoever sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);

@@ -10,6 +10,7 @@ use super::file::{FileRead, MOST_FILE_ORDER};
 use super::fill_large::{FillRefusal, LargeFill, is_large};
 use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
+use super::write_error::ObjectWriteError;
 use crate::addr::Order;
 use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
 use crate::machine::{FileId, Machine};
@@ -178,14 +179,15 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     }
 
     /// Fills the place of a large page, or finds that it has to be smaller.
-    pub(super) fn fill(&mut self, fill: LargeFill<'vm, M>) -> Result<(), OutOfFrames> {
+    pub(super) fn fill(&mut self, fill: LargeFill<'vm, M>) -> Result<(), ObjectWriteError> {
         self.give_back();
         let before = self.vm.nr_reclaimed();
         match fill.finish() {
             Err(FillRefusal::Smaller(order)) => self.most_there = Order(order.0 - 1),
             Err(FillRefusal::OutOfFrames(refused)) if !self.vm.reclaim(&mut self.retries, before, refused) => {
-                return Err(refused);
+                return Err(refused.into());
             }
+            Err(FillRefusal::NoHugePages) => return Err(ObjectWriteError::NoHugePages),
             Err(FillRefusal::OutOfFrames(_)) | Ok(()) => {}
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 use super::object::Top;
 use super::slot::{Below, INDEX_BITS, ObjectPage, PageSlot};
-use crate::addr::Pfn;
+use crate::addr::{ObjectPages, Pfn};
 use crate::frame::Fill;
 use crate::links::Links;
 use crate::machine::Machine;
@@ -97,6 +97,7 @@ impl<M: Machine> Links<M> {
         if before != 1 {
             return;
         }
+        self.unreserve_pages(id, ObjectPages::ALL);
         self.free_pages(id);
         if let Some(frames) = self.foreign_frames_of(id) {
             self.forget_foreign(&frames);

@@ -2,10 +2,10 @@
 //! node above those of pages.
 //!
 //! ```text
-//! OptPfn     0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
+//! OptPfn     0..33 | order of its folio 34..39 | RESERVED 57 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
 //! With SWAPPED 62 the page is swapped out, with TRANSIT 58 it is in transit: see `swapped.rs` and
-//! `swapped_slot.rs`, for files `file_slot.rs`.
+//! `swapped_slot.rs`, for files `file_slot.rs`; with RESERVED it is missing: `reserved_slot.rs`.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -44,8 +44,10 @@ const ORDER_SHIFT: u32 = 34;
 const ORDER_MASK: u64 = 31;
 /// The memory of the page failed. It has no frame, and gets none until it has left the object.
 const POISONED: u64 = 1 << 59;
+/// A missing page to which its object has a claim: see `reserved_slot.rs`.
+pub(super) const RESERVED: u64 = 1 << 57;
 /// A page is being filled in, by a CPU that does not wait.
-const FILLING: u64 = 1 << 60;
+pub(super) const FILLING: u64 = 1 << 60;
 /// The page is leaving the object. The slot has its frame until no entry maps it. Nobody starts to map,
 /// read or write it. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;

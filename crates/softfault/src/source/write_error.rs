@@ -12,6 +12,7 @@ op_error! {
     ObjectWriteError {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         NoRoom: ENOSPC = "offset: the file has no room for a page",
+        NoHugePages: ENOSPC = "offset: the pool of huge pages is empty",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
         Foreign: EROFS = "object: its frames are somebody else's",

@@ -78,6 +78,10 @@ calls! {
     No "Vm::new_shared_object_of": |s| drop(s.vm.new_shared_object_of(PAGE, FolioOrders::BASE));
     No "Vm::new_file_object": |s| drop(s.vm.new_file_object(PAGE, FolioOrders::BASE, FileId(0)));
     No "Vm::new_explicit_object": |s| drop(s.vm.new_explicit_object(PAGE, FolioOrders::BASE));
+    No "Vm::new_hugetlb_object": |s| drop(s.vm.new_hugetlb_object(0, Order::PMD));
+    No "Vm::set_nr_hugepages": |s| _ = s.vm.set_nr_hugepages(Order::PMD, 0);
+    No "Vm::set_nr_overcommit_hugepages": |s| _ = s.vm.set_nr_overcommit_hugepages(Order::PMD, 0);
+    No "Vm::hugetlb_counts": |s| _ = s.vm.hugetlb_counts(Order::PMD);
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));

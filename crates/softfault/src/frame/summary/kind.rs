@@ -63,6 +63,10 @@ pub(crate) enum Kind {
     Pinned,
     /// 2^1 free frames beside each other, as `Run2`.
     Run1,
+    /// A free page of the pool of 2 MiB pages (`frame/pool.rs`).
+    Pool2M,
+    /// The first block of a free page of the pool of 1 GiB pages.
+    Pool1G,
 }
 
 impl Kind {
@@ -72,7 +76,7 @@ impl Kind {
     #[rustfmt::skip]
     const STAYS: [Kind; 8] =
         [Kind::Stay1, Kind::Stay2, Kind::Stay3, Kind::Stay4, Kind::Stay5, Kind::Stay6, Kind::Stay7, Kind::Stay8];
-    pub(crate) const ALL: [Kind; 26] = [
+    pub(crate) const ALL: [Kind; 28] = [
         Kind::Any,
         Kind::Fixed,
         Kind::Spare,
@@ -99,6 +103,8 @@ impl Kind {
         Kind::Stay8,
         Kind::Pinned,
         Kind::Run1,
+        Kind::Pool2M,
+        Kind::Pool1G,
     ];
     /// `ALL` has no kind for this bit.
     const NO_KIND: usize = 23;
@@ -106,7 +112,8 @@ impl Kind {
     /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
     pub(super) const fn is_rare(self) -> bool {
         let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared | Kind::Unseen);
-        class || self as u8 >= Kind::Stay1 as u8 && self as u8 <= Kind::Stay8 as u8
+        let pool = matches!(self, Kind::Pool2M | Kind::Pool1G);
+        class || pool || self as u8 >= Kind::Stay1 as u8 && self as u8 <= Kind::Stay8 as u8
     }
 
     /// That of runs of 2^order frames where none stays.

@@ -371,9 +371,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => OutOfFrames::Frame.into(),
-                FaultError::Guard | FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom => {
-                    MadviseError::Unreachable
-                }
+                FaultError::Guard
+                | FaultError::BeyondObject
+                | FaultError::NotRead
+                | FaultError::NoRoom
+                | FaultError::NoHugePage => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
                 FaultError::Missing { .. } => MadviseError::Missing,
             })?;

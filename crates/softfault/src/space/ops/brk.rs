@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none. Takes the writer lock.
 
-use super::map::MmapError;
+use super::mmap_error::MmapError;
 use super::unmap::MunmapError;
 use super::{page_align, pages, task_size};
 use crate::addr::{PageRange, Rights, Vpn};
@@ -88,7 +88,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         {
             return Ok(false);
         }
-        match self.insert_mapping(writer, range, flags, None) {
+        match self.insert_mapping(writer, range, flags, (None, None)) {
             Err(MmapError::OutOfFrames(refused)) => Err(refused.into()),
             done => Ok(done.is_ok()),
         }

@@ -95,6 +95,7 @@ impl<M: Machine> Vm<M> {
 
     /// Removes the pages, part by part. The caller holds `resize`: one remover at a time.
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
+        self.unreserve_pages(id, rest);
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);

@@ -2,9 +2,10 @@
 //!
 //! Locks on entry: none. Takes the writer lock.
 
+use super::hugetlb::{huge_len, new_object, order_of};
+use super::mmap_error::MmapError;
 use super::{is_aligned, page_align, task_size};
-use crate::addr::{PAGE_SIZE, PageRange, Vpn};
-use crate::errno::op_error;
+use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
 use crate::frame::OutOfFrames;
 use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
@@ -13,47 +14,10 @@ use crate::source::handle::SharedObject;
 use crate::source::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes, TwoEdits};
-use crate::space::limits::Excess;
 use crate::space::lock::Writer;
 use crate::space::placement::{Backing, occupied};
-use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::take::{Guards, Removal};
-
-op_error! {
-    /// Why mmap(2) did nothing.
-    MmapError {
-        ZeroLength: EINVAL = "length: should not be 0",
-        Unaligned: EINVAL = "addr: should be a multiple of the page size with MAP_FIXED",
-        BadFlags: EINVAL = "flags: should have exactly one of MAP_SHARED and MAP_PRIVATE, and nothing that contradicts it",
-        NotAnonymous: EBADF = "flags: should have MAP_ANONYMOUS; there are no files here",
-        OtherVm: EINVAL = "object: should belong to the same Vm as the address space",
-        OffsetUnaligned: EINVAL = "offset_bytes: should be a multiple of the page size",
-        OffsetOverflow: EOVERFLOW = "offset_bytes, length: should end within the largest size of an object",
-        NoWriteRight: EACCES = "prot: PROT_WRITE: the object is given for reading, or its frames are somebody else's",
-        TooLong: ENOMEM = "length: should fit into the address space",
-        NoHole: ENOMEM = "length: no hole of that size is left",
-        OverLimit: ENOMEM = "length: the limit on the address space (RLIMIT_AS) is reached",
-        OverData: ENOMEM = "length: the limit on private writable memory (RLIMIT_DATA) is reached",
-        TooMuchLocked: EAGAIN = "length: more would be locked than RLIMIT_MEMLOCK allows",
-        LockNotAllowed: EPERM = "flags: MAP_LOCKED: RLIMIT_MEMLOCK is 0",
-        TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
-        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
-        NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has no huge pages",
-        Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
-    }
-}
-
-impl From<Excess> for MmapError {
-    fn from(excess: Excess) -> MmapError {
-        match excess {
-            Excess::AddressSpace => MmapError::OverLimit,
-            Excess::Data => MmapError::OverData,
-        }
-    }
-}
-
-frame_refusal!(MmapError);
 
 /// The part of an object to map, and whether it may be written.
 #[non_exhaustive]
@@ -118,12 +82,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !flags.contains(MapFlags::ANONYMOUS) {
             return Err(MmapError::NotAnonymous);
         }
-        if flags.contains(MapFlags::HUGETLB) {
-            return Err(MmapError::NoHugePages);
-        }
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
+        let len = if flags.contains(MapFlags::HUGETLB) { huge_len(addr, len, flags)? } else { len };
         self.map_checked(addr, len, prot, flags, None)
     }
 
@@ -193,6 +155,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let is_of_file = self.vm.object_file(part.object.id).is_some();
         let tracked = if is_of_file { VmaFlags::TRACKED } else { VmaFlags::empty() };
+        if let Some(pool) = self.vm.object_pool(part.object.id) {
+            let bytes = pool.order().nr_pages() * PAGE_SIZE;
+            let addr = if flags.is_fixed() { addr } else { 0 };
+            if is_private {
+                return Err(MmapError::PrivateHugetlb);
+            }
+            if ![part.offset_bytes, len, addr].iter().all(|at| at.is_multiple_of(bytes)) {
+                return Err(MmapError::NotHugePages);
+            }
+        }
         let given = Given {
             object: part.object.id,
             pgoff: part.offset_bytes / PAGE_SIZE,
@@ -278,8 +250,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), nr_pages) {
             return Err(MmapError::TooMuchLocked);
         }
-        let flags = vma_flags(prot, flags)?;
-        self.insert_mapping(writer, range, flags, given)?;
+        let kind = if flags.contains(MapFlags::HUGETLB) { order_of(flags) } else { None };
+        self.insert_mapping(writer, range, vma_flags(prot, flags)?, (given, kind))?;
         Ok(range)
     }
 
@@ -289,7 +261,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         writer: &Writer<'_, M>,
         range: PageRange,
         flags: VmaFlags,
-        given: Option<Given>,
+        what: (Option<Given>, Option<Order>),
     ) -> Result<(), MmapError> {
         let flags = flags | self.future_locks();
         let nr_replaced = self.nr_mapped_in(writer, range);
@@ -298,9 +270,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let place = if nr_replaced > 0 { Place::Mapped } else { Place::Hole };
         let (vma, prepared) = self.prepare(writer, &mut |nodes| {
-            let vma = self.new_vma(range, flags, given, nodes)?;
+            let vma = self.new_vma(range, flags, what, nodes)?;
             let member = self.reserve_member_for(writer, &vma, nodes).map_err(MmapError::from);
             let prepared = member.and_then(|()| self.prepare_vma(writer, vma, place, nodes));
+            let prepared = prepared.and_then(|p| self.vm.reserve_for(&vma, nodes).map(|()| p));
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
         self.join_members(writer, &vma);
@@ -320,7 +293,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         range: PageRange,
         flags: VmaFlags,
-        given: Option<Given>,
+        (given, huge): (Option<Given>, Option<Order>),
         nodes: Nodes<'_, M>,
     ) -> Result<Vma, MmapError> {
         let (nr_pages, index) = (range.nr_pages(), range.start.0);
@@ -336,7 +309,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         if flags.contains(VmaFlags::SHARED) {
             let source = nodes.ok_or(OutOfFrames::Frame)?;
-            let new = NewObject { size_bytes: nr_pages * PAGE_SIZE, orders: FolioOrders::BASE, from: PagesFrom::Zero };
+            let size_bytes = nr_pages * PAGE_SIZE;
+            let base = NewObject { size_bytes, orders: FolioOrders::BASE, from: PagesFrom::Zero };
+            let new = huge.map_or(base, |order| new_object(size_bytes, order));
             let object = self.vm.new_object(new, 0, source)?;
             let vma = Vma { range, flags, object, pgoff: 0, index };
             self.vm.object_get(&vma, nr_pages);

@@ -30,6 +30,7 @@ op_error! {
         DuplicatePrivate: EINVAL = "old_size: 0 duplicates a shared mapping only",
         BadDontUnmap: EINVAL = "flags: MREMAP_DONTUNMAP asks for equal sizes",
         NotMapped: EFAULT = "old_address, old_size: should lie in one mapping",
+        HugetlbGrows: EINVAL = "new_size: a mapping of a pool's pages does not grow",
         WouldWrap: EINVAL = "new_size: the mapping would wrap in its object",
         CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
         NoHole: ENOMEM = "new_size: no hole of that size is left",
@@ -208,6 +209,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::NotMapped);
         }
         if nr_new > nr_old {
+            if vma.object != ObjectId::NONE && self.vm.object_pool(vma.object).is_some() {
+                return Err(MremapError::HugetlbGrows);
+            }
             if vma.pgoff_of(old.start).checked_add(nr_new).is_none() {
                 return Err(MremapError::WouldWrap);
             }

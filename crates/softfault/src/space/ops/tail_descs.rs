@@ -36,6 +36,8 @@ pub enum TailDescsRefusal {
     Unchanged,
     /// Their frames would be of no use: they are in a memory section that the metadata fills.
     InMetadata,
+    /// The folio is a page of a pool of huge pages.
+    InPool,
     /// There are no frames for them.
     NoFrames,
 }
@@ -47,6 +49,7 @@ impl TailDescsRefusal {
             TailDescsRefusal::NoFolio => Event::TailDescsNoFolio,
             TailDescsRefusal::Unchanged => Event::TailDescsUnchanged,
             TailDescsRefusal::InMetadata => Event::TailDescsInMetadata,
+            TailDescsRefusal::InPool => Event::TailDescsInPool,
             TailDescsRefusal::NoFrames => Event::TailDescsNoFrames,
         }
     }
@@ -58,6 +61,7 @@ impl core::fmt::Display for TailDescsRefusal {
             TailDescsRefusal::NoFolio => "page: should be one of a folio of 2 MiB or 1 GiB",
             TailDescsRefusal::Unchanged => "page: its folio is like that already",
             TailDescsRefusal::InMetadata => "page: the descriptors lie in frames that have none",
+            TailDescsRefusal::InPool => "page: its folio is a page of a pool of huge pages",
             TailDescsRefusal::NoFrames => "page: there are no frames for the descriptors",
         })
     }
@@ -113,6 +117,9 @@ impl<M: Machine> Vm<M> {
 
     fn try_free_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
+        if self.object_pool(id).is_some() {
+            return Err(TailDescsRefusal::InPool);
+        }
         let _resize = lock_word(&self.object(id).resize, &self.machine);
         let found = self.with_large_folio(id, page, |head| (head, self.frames.lacks_tail_descs(BlockId::of(head.pfn))));
         let (head, lacks_tail_descs) = found.ok_or(TailDescsRefusal::NoFolio)?;

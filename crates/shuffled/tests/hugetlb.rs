@@ -1,0 +1,85 @@
+//! The last page of a pool, wanted by 2 to 8 CPUs, while holes are punched, the pool gets smaller and others reserve.
+
+use common::{RW, Shuffled, access, run, shuffled, vm};
+use shuttle::rand::Rng;
+use softfault_shuffled::table::format::X86_64;
+use softfault_shuffled::{AddressSpace, FaultError, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm};
+
+const NR_FRAMES: u64 = 1024;
+const AT: u64 = 0x4000_0000;
+const HUGE: u64 = 512 * 4096;
+
+type Machine = Shuffled<X86_64>;
+type Space = AddressSpace<'static, Machine>;
+type Object = SharedObject<'static, Machine>;
+
+/// A pool of one page, and an object of one, mapped with or without its reservation.
+fn world(nr_cpus: usize, more: MapFlags) -> (&'static Vm<Machine>, &'static Space, &'static Object) {
+    let vm = vm(nr_cpus, NR_FRAMES, Tunables::default());
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+    let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+    let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+    map(space, AT, object, more).unwrap();
+    (vm, space, object)
+}
+
+fn map(space: &Space, at: u64, object: &Object, more: MapFlags) -> Result<u64, softfault_shuffled::MmapError> {
+    let flags = MapFlags::SHARED.union(MapFlags::FIXED).union(more);
+    space.mmap_object(at, HUGE, RW, flags, ObjectPart::new(object))
+}
+
+fn free(vm: &Vm<Machine>) -> (u64, u64, u64) {
+    let counts = vm.hugetlb_counts(Order::PMD).unwrap();
+    (counts.nr, counts.free, counts.reserved)
+}
+
+/// Stores to some places of the page.
+fn touch(vm: &'static Vm<Machine>, space: &'static Space) -> Result<(), FaultError> {
+    let active = space.activate();
+    let page = shuttle::rand::thread_rng().gen_range(0..4);
+    let result = access(space, vm, AT + page * 4096, Some(7)).map(drop);
+    drop(active);
+    result
+}
+
+/// H1, H3: all get the page, also where it was about to go.
+#[test]
+fn the_last_page() {
+    for nr_cpus in 2..=8 {
+        shuffled(60, move || {
+            let more = if nr_cpus % 2 == 0 { MapFlags::NORESERVE } else { MapFlags::empty() };
+            let (vm, space, object) = world(nr_cpus, more);
+            let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || object.discard(0..512))];
+            actors.resize_with(nr_cpus, || Box::new(move || touch(vm, space).unwrap()));
+            run(nr_cpus, actors);
+            object.discard(0..512);
+            assert_eq!(free(vm), (1, 1, 0));
+        });
+    }
+}
+
+/// Another mapping reserves the page while one without a reservation touches it: both are served.
+#[test]
+fn a_reservation_against_a_fault() {
+    shuffled(200, || {
+        let (vm, space, object) = world(2, MapFlags::NORESERVE);
+        let reserve = move || _ = map(space, AT + 4 * HUGE, object, MapFlags::empty()).unwrap();
+        run(2, vec![Box::new(move || touch(vm, space).unwrap()), Box::new(reserve)]);
+        assert_eq!(free(vm), (1, 0, 0));
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+    });
+}
+
+/// H6: of a page that nobody was promised, the pool or the fault is first.
+#[test]
+fn a_smaller_pool_against_a_fault() {
+    shuffled(200, || {
+        let (vm, space, object) = world(2, MapFlags::NORESERVE);
+        let fault = move || assert!(matches!(touch(vm, space), Ok(()) | Err(FaultError::NoHugePage)));
+        run(2, vec![Box::new(fault), Box::new(move || assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0)))]);
+        let (nr, nr_free, nr_reserved) = free(vm);
+        assert_eq!((nr, nr_free, nr_reserved), (object.nr_resident_pages() / 512, 0, 0), "it is surplus, or gone");
+        object.discard(0..512);
+        assert_eq!(free(vm), (0, 0, 0));
+    });
+}

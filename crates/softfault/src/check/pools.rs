@@ -1,0 +1,56 @@
+//! I57 at rest: pools of huge pages have the pages that they count, and as many free ones as claims, or more.
+
+use super::{Broken, Counter};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
+use crate::frame::{FrameKind, PoolId};
+use crate::machine::Machine;
+use crate::space::Vm;
+use crate::space::vma::ObjectId;
+
+impl<M: Machine> Vm<M> {
+    pub(super) fn check_pools(&self) -> Result<(), Broken> {
+        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool))
+    }
+
+    fn check_pool(&self, pool: PoolId) -> Result<(), Broken> {
+        let blocks = &self.frames.blocks;
+        let (mut nr, mut nr_free) = (0, 0);
+        for b in blocks.there().filter(|b| blocks.at(*b).pool_order() == Some(pool.order())) {
+            let first = first_of(b, pool.order());
+            nr += u64::from(first == b);
+            nr_free += u64::from(first == b && blocks.at(b).is_free_in_pool());
+            let is_whole = blocks.at(first).pool_order() == Some(pool.order());
+            if !is_whole || first != b && blocks.at(b).is_free_in_pool() {
+                return Err(Broken::Pool(b.first_frame()));
+            }
+        }
+        let counts = self.hugetlb_counts_of(pool);
+        Counter::HugePages.check(counts.nr, nr)?;
+        Counter::FreeHugePages.check(self.nr_free_in_pool(pool), nr_free)?;
+        let nr_reserved: u64 = self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum();
+        Counter::Unreserved.check(self.pool(pool).nr_unreserved(), nr_free.wrapping_sub(nr_reserved))
+    }
+
+    fn objects_of(&self, pool: PoolId) -> impl Iterator<Item = ObjectId> + '_ {
+        let headers = self.frames.numbers().filter(|pfn| self.is_object_header(*pfn));
+        headers.map(|pfn| ObjectId(u64::from(pfn.0))).filter(move |id| self.object_pool(*id) == Some(pool))
+    }
+
+    /// Whether the frame is part of a page that is free in its pool.
+    pub(super) fn is_free_in_pool(&self, pfn: Pfn) -> bool {
+        let (b, blocks) = (BlockId::of(pfn), &self.frames.blocks);
+        blocks.at(b).pool_order().is_some_and(|order| blocks.at(first_of(b, order)).is_free_in_pool())
+    }
+
+    pub(super) fn check_free_in_pool(&self, pfn: Pfn) -> Result<(), Broken> {
+        let is_free = self.is_free(pfn);
+        let state = self.frames.desc(pfn).state();
+        if is_free || state.kind() != FrameKind::Free || state.pins() > 0 { Err(Broken::Pool(pfn)) } else { Ok(()) }
+    }
+}
+
+/// The first block of the page of a pool that `b` is part of.
+fn first_of(b: BlockId, order: Order) -> BlockId {
+    let nr = (order.nr_pages() / BLOCK_FRAMES) as u32;
+    BlockId(b.0 / nr * nr)
+}

@@ -1,0 +1,71 @@
+//! A block that is a page of a pool, or a part of one: its marks.
+//!
+//! | mark | set by | cleared by |
+//! | --- | --- | --- |
+//! | POOL, POOL_1G | whoever brings the page into the pool and owns its frames | whoever takes it out, and owns it |
+//! | POOL_FREE, of the first block | the owner of the page, which nobody names | whoever wants one: then it is the owner |
+//!
+//! Locks on entry: none.
+
+use super::{Block, BlockData};
+use crate::addr::Order;
+use crate::frame::offers::{POOL, POOL_1G, POOL_FREE, changed};
+use crate::sync::Ordering;
+
+impl BlockData {
+    /// Whether it is a page of a pool, or a part of one. It stays so while the caller owns it, or an entry or slot
+    /// names a frame of it in the section.
+    pub(crate) fn is_in_pool(&self) -> bool {
+        self.state.load(Ordering::Acquire) & POOL != 0
+    }
+
+    /// The size of that page.
+    pub(crate) fn pool_order(&self) -> Option<Order> {
+        let state = self.state.load(Ordering::Acquire);
+        (state & POOL != 0).then_some(if state & POOL_1G != 0 { Order::PUD } else { Order::PMD })
+    }
+
+    /// Its frames may have any content from now on. The caller owns all of them.
+    pub(crate) fn soil(&self) {
+        self.dirty.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
+    }
+
+    /// Whether a page that begins here is free in its pool.
+    pub(crate) fn is_free_in_pool(&self) -> bool {
+        self.state.load(Ordering::Acquire) & POOL_FREE != 0
+    }
+}
+
+impl Block<'_> {
+    /// It becomes a page of that size, or a part. The caller owns all frames.
+    pub(crate) fn join_pool(&self, order: Order) {
+        self.mark_pool(if order == Order::PMD { POOL } else { POOL | POOL_1G });
+    }
+
+    /// It is no longer in a pool. The caller owns all frames.
+    pub(crate) fn leave_pool(&self) {
+        self.unmark_pool(POOL | POOL_1G);
+    }
+
+    /// The page that begins here is free: a search finds it when this returns, or soon.
+    pub(crate) fn offer_page(&self) {
+        self.mark_pool(POOL_FREE);
+    }
+
+    /// Whether the page that begins here was free: then it is the caller's.
+    pub(crate) fn take_page(&self) -> bool {
+        self.unmark_pool(POOL_FREE) & POOL_FREE != 0
+    }
+
+    fn mark_pool(&self, marks: u64) {
+        let before = self.state.fetch_or(marks, Ordering::AcqRel);
+        self.note(changed(before, before | marks));
+    }
+
+    /// The state before.
+    fn unmark_pool(&self, marks: u64) -> u64 {
+        let before = self.state.fetch_and(!marks, Ordering::AcqRel);
+        self.note(changed(before, before & !marks));
+        before
+    }
+}

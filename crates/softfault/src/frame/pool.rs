@@ -1,0 +1,122 @@
+//! Pools of huge pages: 2 MiB or 1 GiB each, set aside until a mapping of them faults. The mechanism of
+//! `pool_counts.rs`.
+//!
+//! ```text
+//! free memory ── bring ──▶ free in the pool ── take ──▶ a folio of an object
+//!      ▲                      │       ▲                       │
+//!      └────── take out ──────┘       └──────── put ──────────┘
+//! ```
+//! There is no list and no lock. A page that is free in its pool is a mark of its first block, and the summaries find
+//! it as they find free frames: CPUs search their home blocks first. Whoever clears the mark owns the page.
+//!
+//! The descriptors of a free page are those of free frames, all zero, and the bitmaps say that all of its frames are
+//! in use. The blocks say whether it is zero, as they do of free frames.
+//!
+//! A page is taken only by a caller that has a claim to one (`pool_counts.rs`): as many are free as there are
+//! claims, or more. So a search that finds none has missed one that was put back, or another CPU's, and goes on.
+//!
+//! Locks on entry: none, no section.
+
+use super::summary::Kind;
+use super::{Memory, OutOfFrames};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
+use crate::machine::{CpuId, Machine};
+use crate::pace::Pace;
+
+/// Which pool, of pages of that size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PoolId {
+    Of2M,
+    Of1G,
+}
+
+impl PoolId {
+    pub(crate) const ALL: [PoolId; 2] = [PoolId::Of2M, PoolId::Of1G];
+
+    /// Of pages of that order, if there is one.
+    pub(crate) fn of(order: Order) -> Option<PoolId> {
+        PoolId::ALL.into_iter().find(|pool| pool.order() == order)
+    }
+
+    pub(crate) const fn order(self) -> Order {
+        match self {
+            PoolId::Of2M => Order::PMD,
+            PoolId::Of1G => Order::PUD,
+        }
+    }
+
+    const fn kind(self) -> Kind {
+        match self {
+            PoolId::Of2M => Kind::Pool2M,
+            PoolId::Of1G => Kind::Pool1G,
+        }
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Claims memory for a page of the pool, which the caller owns then. Waits as for one frame.
+    pub(crate) fn pool_bring(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
+        let (first, _held) = self.obtain_folio_to_fill(pool.order())?;
+        self.join_pool(pool, first);
+        Ok(first)
+    }
+
+    /// The same without a wait, for callers that hold frames.
+    pub(crate) fn pool_bring_if_found(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
+        let (first, _held) = self.obtain_folio_to_fill_if_found(pool.order())?;
+        self.join_pool(pool, first);
+        Ok(first)
+    }
+
+    fn join_pool(&self, pool: PoolId, first: Pfn) {
+        self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).join_pool(pool.order()));
+    }
+
+    /// Gives a page of the pool that the caller owns back to free memory.
+    pub(crate) fn pool_release(&self, pool: PoolId, first: Pfn) {
+        self.for_each_block(first, pool.order(), &mut |b| {
+            self.frames.blocks.at(b).leave_pool();
+            self.release_run(b.first_frame(), BLOCK_FRAMES, self.frames.content(b.first_frame(), BLOCK_FRAMES));
+        });
+    }
+
+    /// A page that the caller owns is free in its pool from now on.
+    pub(crate) fn pool_put(&self, pool: PoolId, first: Pfn) {
+        self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1);
+        self.frames.blocks.at(BlockId::of(first)).offer_page();
+    }
+
+    /// A free page of the pool. The caller has a claim to one.
+    pub(crate) fn pool_take(&self, pool: PoolId) -> Pfn {
+        loop {
+            if let Some(first) = self.pool_find(pool) {
+                return first;
+            }
+            // Whoever has put one back is about to tell of it.
+            self.machine.relax();
+        }
+    }
+
+    fn pool_find(&self, pool: PoolId) -> Option<Pfn> {
+        let (blocks, home) = (&self.frames.blocks, self.home_range());
+        let mut pace = Pace::new(&self.machine);
+        let near = [home, blocks.names()].into_iter().flat_map(|some| blocks.offering(pool.kind(), some, home.start));
+        let b = { near }.inspect(|_| pace.step()).find(|b| blocks.at(*b).take_page())?;
+        self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1u64.wrapping_neg());
+        Some(b.first_frame())
+    }
+
+    /// A page has been somebody's: nothing is known of its content. The caller owns it.
+    pub(crate) fn pool_soil(&self, pool: PoolId, first: Pfn) {
+        self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).soil());
+    }
+
+    /// Pages that are free in the pool, as the CPUs have counted. Exact at rest.
+    pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> u64 {
+        let mut pace = Pace::new(&self.machine);
+        let of = |id: usize| self.cpu(CpuId(id as u16)).batches.nr_in_pools[pool as usize].get();
+        let nr = (0..self.machine.nr_cpus()).inspect(|_| pace.step()).fold(0, |nr: u64, id| nr.wrapping_add(of(id)));
+        // Pages that one CPU puts back and another takes meanwhile make it any number.
+        (nr as i64).max(0) as u64
+    }
+}

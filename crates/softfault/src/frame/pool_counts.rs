@@ -1,0 +1,276 @@
+//! What the pools of huge pages count: pages, and claims to them.
+//!
+//! ```text
+//! reserve     unreserved -= n, or pages come from free memory as surplus, or refused
+//! take        with a reservation: a free page; else: reserve 1 first
+//! put         surplus > 0: surplus -= 1, to free memory; else: free in the pool, then unreserved += 1
+//! unreserve   unreserved += n; surplus pages that are free and unreserved go back to free memory
+//! ```
+//! A reservation is a claim to a page that is free in the pool. `unreserved` counts the free pages to which nobody has a
+//! claim. It is lowered before a page is taken, and raised after one was put back. So there are always as many free
+//! pages as claims (I57), and who has a claim finds one. A fault with a reservation writes no word that CPUs share:
+//! it takes a page, and the claim ends with it.
+//!
+//! Pages that the pool is to have (*persistent*), and those beyond (*surplus*), are one word, so that no change of the
+//! pool's size is seen in part. Numbers of free and reserved pages are sums, exact at rest.
+//!
+//! Source: the counters are those of Linux (Documentation/admin-guide/mm/hugetlbpage.rst); `resv_hugepages` is the number
+//! of free pages less `unreserved`.
+//!
+//! Locks on entry: none, no section.
+
+use super::{Memory, OutOfFrames, PoolId};
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::machine::Machine;
+use crate::sync::{Ordering, Word};
+
+const SURPLUS_SHIFT: u32 = 32;
+const SURPLUS_ONE: u64 = 1 << SURPLUS_SHIFT;
+
+/// The words of one pool, in a line of their own.
+#[repr(C, align(64))]
+pub(crate) struct Pool {
+    /// Persistent pages, 0..32; surplus pages, 32..64.
+    sizes: Word,
+    /// Free pages to which nobody has a claim.
+    unreserved: Word,
+    /// Surplus pages that there may be.
+    overcommit: Word,
+    /// Held while somebody resizes it. Sleeps.
+    pub(crate) resize: Word,
+}
+
+impl Pool {
+    pub(crate) const fn new() -> Pool {
+        let [sizes, unreserved, overcommit, resize] = [const { Word::new(0) }; 4];
+        Pool { sizes, unreserved, overcommit, resize }
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes(self.sizes.load(Ordering::Acquire))
+    }
+
+    /// Changes both numbers, unless `f` finds nothing to change.
+    fn change(&self, f: impl Fn(Sizes) -> Option<u64>) -> bool {
+        let mut seen = self.sizes();
+        while let Some(to) = f(seen) {
+            match self.sizes.compare_exchange(seen.0, to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = Sizes(now),
+            }
+        }
+        false
+    }
+
+    fn try_reserve(&self, nr: u64) -> bool {
+        let mut seen = self.unreserved.load(Ordering::Acquire);
+        while seen >= nr {
+            match self.unreserved.compare_exchange(seen, seen - nr, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Free pages of nobody, as the word says. For the checker.
+    pub(crate) fn nr_unreserved(&self) -> u64 {
+        self.unreserved.load(Ordering::Acquire)
+    }
+
+    fn lose_surplus(&self) -> bool {
+        self.change(|seen| (seen.surplus() > 0).then(|| seen.0 - SURPLUS_ONE))
+    }
+}
+
+/// The first word of a pool, taken apart.
+#[derive(Clone, Copy)]
+struct Sizes(u64);
+
+impl Sizes {
+    fn persistent(self) -> u64 {
+        self.0 & (SURPLUS_ONE - 1)
+    }
+    fn surplus(self) -> u64 {
+        self.0 >> SURPLUS_SHIFT
+    }
+}
+
+/// Whether somebody has a claim to a page of the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    Reserved,
+    Nothing,
+}
+
+/// The pool has no page to give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoHugePages;
+
+/// The counters of a pool of huge pages, as in `/sys/kernel/mm/hugepages` of Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct HugetlbCounts {
+    /// `nr_hugepages`: all pages of the pool, surplus ones included.
+    pub nr: u64,
+    /// `free_hugepages`: those that no mapping or object has.
+    pub free: u64,
+    /// `resv_hugepages`: of the free ones, those that were promised to mappings.
+    pub reserved: u64,
+    /// `surplus_hugepages`: pages beyond the size that was set. They go when they are freed.
+    pub surplus: u64,
+    /// `nr_overcommit_hugepages`: how many such pages there may be.
+    pub overcommit: u64,
+}
+
+impl<M: Machine> Memory<M> {
+    /// The pool that a frame belongs to, which the caller owns, or which a slot names in the open section.
+    pub(crate) fn pool_of(&self, pfn: Pfn) -> Option<PoolId> {
+        PoolId::of(self.frames.blocks.at(crate::addr::BlockId::of(pfn)).pool_order()?)
+    }
+
+    pub(crate) fn pool(&self, pool: PoolId) -> &Pool {
+        &self.frames.pools[pool as usize]
+    }
+
+    /// Claims to so many pages, all or none. Takes surplus pages from free memory if that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`NoHugePages`]; nothing has changed.
+    pub(crate) fn hugetlb_reserve(&self, id: PoolId, nr: u64) -> Result<(), NoHugePages> {
+        let pool = self.pool(id);
+        let mut nr_brought = 0;
+        while !pool.try_reserve(nr) {
+            let most = pool.overcommit.load(Ordering::Acquire);
+            let room = most.saturating_sub(pool.sizes().surplus());
+            if nr > pool.nr_unreserved().saturating_add(room) || self.bring_surplus(id, most).is_err() {
+                (0..nr_brought).for_each(|_| self.trim_surplus(id));
+                return Err(NoHugePages);
+            }
+            nr_brought += 1;
+        }
+        Ok(())
+    }
+
+    /// One more surplus page, free and unreserved.
+    fn bring_surplus(&self, id: PoolId, most: u64) -> Result<(), NoHugePages> {
+        let pool = self.pool(id);
+        if !pool.change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE)) {
+            return Err(NoHugePages);
+        }
+        let found = self.pool_bring_if_found(id);
+        self.count(if found.is_ok() { Event::HtlbBuddyAllocSuccess } else { Event::HtlbBuddyAllocFail }, 1);
+        let Ok(first) = found else {
+            pool.lose_surplus();
+            return Err(NoHugePages);
+        };
+        self.add_free(id, first);
+        Ok(())
+    }
+
+    fn add_free(&self, id: PoolId, first: Pfn) {
+        self.pool_put(id, first);
+        self.pool(id).unreserved.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Claims end: their pages are anybody's.
+    pub(crate) fn hugetlb_unreserve(&self, id: PoolId, nr: u64) {
+        if nr > 0 {
+            self.pool(id).unreserved.fetch_add(nr, Ordering::AcqRel);
+            let nr_surplus = self.pool(id).sizes().surplus().min(nr);
+            (0..nr_surplus).for_each(|_| self.trim_surplus(id));
+        }
+    }
+
+    /// A free surplus page to which nobody has a claim becomes free memory, if there is one. The count comes first: nobody
+    /// may be refused a page that is about to stay.
+    fn trim_surplus(&self, id: PoolId) {
+        let pool = self.pool(id);
+        if !pool.lose_surplus() {
+            return;
+        }
+        if pool.try_reserve(1) {
+            self.pool_release(id, self.pool_take(id));
+        } else {
+            pool.sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
+        }
+    }
+
+    /// A page for a fault, with a reservation or without. It may not be zero.
+    ///
+    /// # Errors
+    ///
+    /// [`NoHugePages`]; never with a reservation.
+    pub(crate) fn hugetlb_take(&self, id: PoolId, claim: Claim) -> Result<Pfn, NoHugePages> {
+        if claim == Claim::Nothing {
+            self.hugetlb_reserve(id, 1)?;
+        }
+        Ok(self.pool_take(id))
+    }
+
+    /// A page is not used any more, and nobody has a claim to it.
+    pub(crate) fn hugetlb_put(&self, id: PoolId, first: Pfn) {
+        self.pool_soil(id, first);
+        if self.pool(id).lose_surplus() {
+            self.pool_release(id, first);
+        } else {
+            self.add_free(id, first);
+        }
+    }
+
+    /// One more persistent page, up to `nr`: a surplus one, or from free memory. `false` if there are as many.
+    pub(crate) fn hugetlb_grow(&self, id: PoolId, nr: u64) -> Result<bool, OutOfFrames> {
+        let pool = self.pool(id);
+        if pool.sizes().persistent() >= nr {
+            return Ok(false);
+        }
+        if pool.change(|seen| (seen.surplus() > 0).then(|| seen.0 - SURPLUS_ONE + 1)) {
+            return Ok(true);
+        }
+        let first = self.pool_bring(id)?;
+        pool.sizes.fetch_add(1, Ordering::AcqRel);
+        self.add_free(id, first);
+        Ok(true)
+    }
+
+    /// One persistent page less, down to `nr`: a free one that is unreserved goes to free memory, or else one becomes
+    /// surplus. `false` if there are as few.
+    pub(crate) fn hugetlb_shrink(&self, id: PoolId, nr: u64) -> bool {
+        let pool = self.pool(id);
+        if pool.sizes().persistent() <= nr {
+            return false;
+        }
+        if !pool.try_reserve(1) {
+            return pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE));
+        }
+        let first = self.pool_take(id);
+        if pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1)) {
+            self.pool_release(id, first);
+            return true;
+        }
+        self.add_free(id, first);
+        false
+    }
+
+    pub(crate) fn hugetlb_set_overcommit(&self, id: PoolId, nr: u64) {
+        self.pool(id).overcommit.store(nr.min(SURPLUS_ONE - 1), Ordering::Release);
+    }
+
+    /// Number of persistent pages.
+    pub(crate) fn nr_persistent(&self, id: PoolId) -> u64 {
+        self.pool(id).sizes().persistent()
+    }
+
+    pub(crate) fn hugetlb_counts_of(&self, id: PoolId) -> HugetlbCounts {
+        let pool = self.pool(id);
+        // Unreserved first: it is raised after a page is free.
+        let unreserved = pool.nr_unreserved();
+        let (free, sizes) = (self.nr_free_in_pool(id), pool.sizes());
+        let nr = sizes.persistent() + sizes.surplus();
+        let free = free.min(nr);
+        let overcommit = pool.overcommit.load(Ordering::Acquire);
+        HugetlbCounts { nr, free, reserved: free.saturating_sub(unreserved), surplus: sizes.surplus(), overcommit }
+    }
+}

@@ -1,0 +1,139 @@
+//! Reservations of an object of huge pages: which of its missing pages have a claim to a page of the pool.
+//!
+//! ```text
+//! mark      the words of missing pages: FILLING and RESERVED; nodes may be refused
+//! claim     as many pages of the pool; may be refused
+//! end       RESERVED; or, if something was refused, the words are empty again
+//! ```
+//! The claim is in the word of the page. So whoever claims the word for a fault has the reservation by that, and two
+//! mappings that reserve the same page reserve it once. A fault that finds a word that is being reserved waits, as for one
+//! that is being filled: otherwise it would need a page of its own, and be refused one that is about to be promised.
+//!
+//! A reservation ends with the page's place: when a hole is punched there, the object gets smaller, or ends.
+//!
+//! Source: the reserve map of a hugetlbfs file in Linux (Documentation/mm/hugetlbfs_reserv.rst), there a list of ranges.
+//!
+//! Locks on entry: none, no section; `reserve_pages` takes `reserving`, and may be called under a writer lock.
+
+use super::reserved_slot::Reserving;
+use super::slot::PageSlot;
+use crate::addr::{ObjectPages, Pfn};
+use crate::frame::{Claim, Fill, NoHugePages, OutOfFrames, PoolId};
+use crate::links::Links;
+use crate::lock::lock_word;
+use crate::machine::Machine;
+use crate::pace::Pace;
+use crate::policy::folio::around;
+use crate::space::vma::ObjectId;
+use core::ops::ControlFlow;
+
+/// Why nothing was reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReserveRefusal {
+    NoHugePages,
+    OutOfFrames(OutOfFrames),
+}
+
+impl<M: Machine> Links<M> {
+    /// The pool that the object's pages come from.
+    #[inline]
+    pub(crate) fn object_pool(&self, id: ObjectId) -> Option<PoolId> {
+        self.object(id).is_hugetlb().then(|| PoolId::of(self.object_orders(id).least()))?
+    }
+
+    /// Reserves what is missing of these pages of an object of huge pages. `frame` obtains frames of zeroes for nodes.
+    ///
+    /// # Errors
+    ///
+    /// [`ReserveRefusal`]; nothing is reserved that was not.
+    pub(crate) fn reserve_pages(
+        &self,
+        (id, pool): (ObjectId, PoolId),
+        pages: ObjectPages,
+        frame: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
+    ) -> Result<(), ReserveRefusal> {
+        let _reserving = lock_word(&self.object(id).reserving, &self.machine);
+        let marked = self.begin_to_reserve((id, pool), pages, frame);
+        let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
+            self.hugetlb_reserve(pool, self.nr_reserving(id, pages)).map_err(|NoHugePages| ReserveRefusal::NoHugePages)
+        });
+        let claim = if claimed.is_ok() { Claim::Reserved } else { Claim::Nothing };
+        self.for_each_word(id, pages, &mut |slot| slot.end_reserving(claim));
+        claimed
+    }
+
+    fn begin_to_reserve(
+        &self,
+        (id, pool): (ObjectId, PoolId),
+        pages: ObjectPages,
+        frame: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
+    ) -> Result<(), OutOfFrames> {
+        let mut pace = Pace::new(&self.machine);
+        let mut index = around(pages.start, pool.order()).start;
+        while index < pages.end {
+            pace.step();
+            let needs_node = {
+                let section = self.section();
+                let place = self.object_slot(section.inside(), id, index);
+                match place.place_of(pool.order()) {
+                    Some(at) => {
+                        at.begin_reserving();
+                        false
+                    }
+                    None => true,
+                }
+            };
+            if needs_node {
+                self.add_node((id, pool), index, frame()?);
+            } else {
+                index += pool.order().nr_pages();
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a node on the way to the page, if one is missing still.
+    fn add_node(&self, (id, pool): (ObjectId, PoolId), index: u64, pfn: Pfn) {
+        let section = self.section();
+        let place = self.object_slot(section.inside(), id, index);
+        let is_missing = place.place_of(pool.order()).is_none();
+        if !is_missing || self.object_fill_node(id, index, &place, pool.order(), pfn).is_err() {
+            self.frames.desc(pfn).clear();
+            drop(section);
+            self.give_back(pfn, Fill::Fixed);
+        }
+    }
+
+    /// Words that are being reserved: only by the caller, who holds `reserving`.
+    fn nr_reserving(&self, id: ObjectId, pages: ObjectPages) -> u64 {
+        let mut nr = 0;
+        self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.reserving() == Reserving::UnderWay));
+        nr
+    }
+
+    /// Reservations of these pages end.
+    pub(crate) fn unreserve_pages(&self, id: ObjectId, pages: ObjectPages) {
+        let Some(pool) = self.object_pool(id) else { return };
+        // Of pages that stay in part the reservation stays.
+        let whole = |page: u64| page.checked_next_multiple_of(pool.order().nr_pages()).unwrap_or(u64::MAX);
+        let end = if pages.end == ObjectPages::ALL.end { pages.end } else { around(pages.end, pool.order()).start };
+        let pages = ObjectPages { start: whole(pages.start), end };
+        let mut nr = 0;
+        self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.drop_reservation()));
+        self.hugetlb_unreserve(pool, nr);
+    }
+
+    /// Reservations of the object. For the checker.
+    pub(crate) fn nr_reserved_of(&self, id: ObjectId) -> u64 {
+        let mut nr = 0;
+        self.for_each_word(id, ObjectPages::ALL, &mut |slot| nr += u64::from(slot.reserving() == Reserving::Done));
+        nr
+    }
+
+    fn for_each_word(&self, id: ObjectId, pages: ObjectPages, f: &mut dyn FnMut(PageSlot<'_>)) {
+        let _ = self.for_each_page(id, pages, &mut |_, slot| {
+            f(slot);
+            ControlFlow::Continue(())
+        });
+    }
+}

@@ -1,0 +1,74 @@
+//! Words of missing pages to which the object has a claim: see `reserved.rs`.
+//!
+//! | change | by | from |
+//! | --- | --- | --- |
+//! | FILLING, RESERVED | who reserves, under `reserving` | nothing |
+//! | RESERVED, or nothing | the same | FILLING, RESERVED |
+//! | FILLING | a fault or a writer, in a section, which has the reservation then | RESERVED, or nothing |
+//! | nothing | `discard` and a new size, under `resize`; the end of the object | RESERVED |
+//!
+//! Only words above level 0 have the mark: pages of a pool are one word each.
+//!
+//! Locks on entry: see the table.
+
+use super::slot::{FILLING, LostFill, PageSlot, RESERVED};
+use crate::frame::Claim;
+use crate::sync::Ordering;
+
+/// Whether the object has a claim to the page, which is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reserving {
+    No,
+    UnderWay,
+    Done,
+}
+
+impl PageSlot<'_> {
+    fn change_reserved(self, from: u64, to: u64) -> bool {
+        self.word().compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(super) fn reserving(self) -> Reserving {
+        match self.word().load(Ordering::Acquire) {
+            RESERVED => Reserving::Done,
+            word if word == RESERVED | FILLING => Reserving::UnderWay,
+            _ => Reserving::No,
+        }
+    }
+
+    /// The word is being reserved, unless a page is there or coming, or it is reserved.
+    pub(super) fn begin_reserving(self) {
+        self.change_reserved(0, FILLING | RESERVED);
+    }
+
+    /// The end of that, if it was begun.
+    pub(super) fn end_reserving(self, claim: Claim) {
+        self.change_reserved(FILLING | RESERVED, word_of(claim));
+    }
+
+    /// Whether the page was reserved. It is not from now on.
+    pub(super) fn drop_reservation(self) -> bool {
+        self.change_reserved(RESERVED, 0)
+    }
+
+    /// Claims the place of a page that is one word. The caller has what the object had for it.
+    pub(super) fn claim_reserved(self) -> Result<Claim, LostFill> {
+        if self.change_reserved(RESERVED, FILLING) {
+            return Ok(Claim::Reserved);
+        }
+        if self.change_reserved(0, FILLING) { Ok(Claim::Nothing) } else { Err(LostFill) }
+    }
+
+    /// Gives the place back, with the reservation that it had.
+    pub(super) fn unclaim(self, claim: Claim) {
+        self.word().store(word_of(claim), Ordering::Release);
+    }
+}
+
+/// The word of a missing page.
+fn word_of(claim: Claim) -> u64 {
+    match claim {
+        Claim::Reserved => RESERVED,
+        Claim::Nothing => 0,
+    }
+}

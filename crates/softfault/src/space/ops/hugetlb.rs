@@ -1,0 +1,164 @@
+//! Pools of huge pages, as hugetlb(7) of Linux has them: their size, their counters, objects whose pages come from them.
+//!
+//! ```text
+//! mmap(2)    claims for all pages that are missing: nodes, then the pool; all or nothing     source/reserved.rs
+//! fault      the word of the page, with its claim ─▶ a page of the pool ─▶ zeroed ─▶ the word  source/fill_large.rs
+//! removal    the page, or its claim, goes back to the pool                                     frame/pool_counts.rs
+//! ```
+//! Two faults on one page, of which the pool has one, are no case of their own: whoever claims the word takes the
+//! page, and the other finds the word claimed, waits, and maps the same page. So no fault is refused a page that
+//! another one was about to give back, which is what Linux's table of mutexes prevents.
+//!
+//! Locks on entry: none, no section. Resizing takes the pool's `resize`, with nothing held.
+
+use super::mmap_error::MmapError;
+use crate::addr::{Order, PAGE_SIZE};
+use crate::errno::op_error;
+use crate::frame::{Fill, HugetlbCounts, OutOfFrames, PoolId};
+use crate::linux::{MapFlags, MapType};
+use crate::lock::lock_word;
+use crate::machine::Machine;
+use crate::pace::Pace;
+use crate::policy::folio::FolioOrders;
+use crate::source::handle::SharedObject;
+use crate::source::object::{NewObject, PagesFrom};
+use crate::source::reserved::ReserveRefusal;
+use crate::space::Vm;
+use crate::space::edit::Nodes;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+
+op_error! {
+    /// Why a pool of huge pages did nothing.
+    HugetlbError {
+        NoPool: EINVAL = "order: should be 9, which is 2 MiB, or 18, which is 1 GiB",
+        SizeUnaligned: EINVAL = "size_bytes: should be a multiple of the size of a page",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfFrames> for HugetlbError {
+    fn from(refused: OutOfFrames) -> HugetlbError {
+        HugetlbError::OutOfFrames(refused)
+    }
+}
+
+fn pool_of(order: Order) -> Result<PoolId, HugetlbError> {
+    PoolId::of(order).ok_or(HugetlbError::NoPool)
+}
+
+/// The size that the flags of mmap(2) ask for.
+pub(super) fn order_of(flags: MapFlags) -> Option<Order> {
+    const SIZE: u64 = 0x3f;
+    match flags.to_linux() >> 26 & SIZE {
+        0 => Some(Order::PMD),
+        size if size == MapFlags::HUGE_2MB.to_linux() >> 26 => Some(Order::PMD),
+        size if size == MapFlags::HUGE_1GB.to_linux() >> 26 => Some(Order::PUD),
+        _ => None,
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Sets how many huge pages of 2^`order` base pages the pool is to have (`nr_hugepages`), and returns how many it
+    /// has then, without surplus pages. It may be fewer, where there is no memory for more. If it is to have fewer than are
+    /// used or promised, these become surplus, and go when they are freed.
+    ///
+    /// Takes time for each page that comes or goes. Compacts memory for pages of 2 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]; nothing has changed.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    ///
+    /// Source: Documentation/admin-guide/mm/hugetlbpage.rst of Linux.
+    pub fn set_nr_hugepages(&self, order: Order, nr: u64) -> Result<u64, HugetlbError> {
+        self.call();
+        let id = pool_of(order)?;
+        let _resize = lock_word(&self.pool(id).resize, &self.machine);
+        let mut pace = Pace::new(&self.machine);
+        while self.hugetlb_shrink(id, nr) {
+            pace.step();
+        }
+        loop {
+            pace.step();
+            match self.hugetlb_grow(id, nr) {
+                Ok(true) => {}
+                Err(_) if order == Order::PMD && self.make_huge_for_collapse().is_ok() => {}
+                Ok(false) | Err(_) => return Ok(self.nr_persistent(id)),
+            }
+        }
+    }
+
+    /// Sets how many surplus pages there may be (`nr_overcommit_hugepages`): pages that come from free memory when
+    /// the pool has too few. Those that there are stay.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]; nothing has changed.
+    pub fn set_nr_overcommit_hugepages(&self, order: Order, nr: u64) -> Result<(), HugetlbError> {
+        self.call();
+        self.hugetlb_set_overcommit(pool_of(order)?, nr);
+        Ok(())
+    }
+
+    /// The counters of a pool. Reads the CPUs' counters. Exact at rest; otherwise each within what happened
+    /// while it was read.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`].
+    pub fn hugetlb_counts(&self, order: Order) -> Result<HugetlbCounts, HugetlbError> {
+        self.call();
+        Ok(self.hugetlb_counts_of(pool_of(order)?))
+    }
+
+    /// Makes an object whose pages, of 2^`order` base pages each, come from a pool: a file of hugetlbfs. A mapping of it
+    /// reserves all pages that are missing in its range, unless it has `MAP_NORESERVE`; so its faults are not refused.
+    /// What is [discarded](SharedObject::discard), or lies behind a smaller size, loses page and reservation.
+    /// Only whole pages are removed; of others the part is zeroed.
+    ///
+    /// Pages of a pool do not move, and are not swapped out. Mappings of them are shared.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]; nothing is kept then.
+    pub fn new_hugetlb_object(&self, size_bytes: u64, order: Order) -> Result<SharedObject<'_, M>, HugetlbError> {
+        let id = pool_of(order)?;
+        if !size_bytes.is_multiple_of(id.order().nr_pages() * PAGE_SIZE) {
+            return Err(HugetlbError::SizeUnaligned);
+        }
+        Ok(self.new_handle(new_object(size_bytes, id.order()))?)
+    }
+
+    /// Reserves the pages of a mapping that is about to be published: the last step of its preparation.
+    pub(super) fn reserve_for(&self, vma: &Vma, nodes: Nodes<'_, M>) -> Result<(), MmapError> {
+        let pool = if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) };
+        let Some(pool) = pool.filter(|_| !vma.flags.contains(VmaFlags::NORESERVE)) else { return Ok(()) };
+        let pages = vma.pgoff..vma.pgoff + vma.range.nr_pages();
+        let mut frame = || nodes.ok_or(OutOfFrames::Frame)?.frame(Fill::Fixed);
+        let reserved = self.reserve_pages((vma.object, pool), pages.into(), &mut frame);
+        reserved.map_err(|refusal| match refusal {
+            ReserveRefusal::NoHugePages => MmapError::NoHugePages,
+            ReserveRefusal::OutOfFrames(refused) => MmapError::OutOfFrames(refused),
+        })
+    }
+}
+
+/// An object of huge pages of that order.
+pub(super) fn new_object(size_bytes: u64, order: Order) -> NewObject {
+    NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool }
+}
+
+/// The length of an anonymous mapping of huge pages, in bytes.
+pub(super) fn huge_len(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
+    let bytes = order_of(flags).ok_or(MmapError::NoPool)?.nr_pages() * PAGE_SIZE;
+    if flags.map_type() != MapType::Shared {
+        return Err(MmapError::NoHugePages);
+    }
+    if flags.is_fixed() && !addr.is_multiple_of(bytes) {
+        return Err(MmapError::NotHugePages);
+    }
+    len.checked_next_multiple_of(bytes).ok_or(MmapError::TooLong)
+}
