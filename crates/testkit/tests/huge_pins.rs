@@ -5,7 +5,7 @@
 mod common;
 
 use common::huge::{AT, HUGE};
-use common::pins::{Held, read, through, write};
+use common::pins::{ForRelease, Held, read, through, write};
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{Access, Event, HugeKnobs, Order, Term};
@@ -157,16 +157,8 @@ fn t4_release_against_split() {
     for setup in [Setup::PLAIN, Setup { mode: softfault_host::Mode::Broadcast, ..Setup::PLAIN }] {
         in_setup(setup, 2, ARENA, |w| {
             w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always)).unwrap();
-            let held = std::sync::Mutex::new(Vec::new());
-            let go = AtomicBool::new(false);
-            let release = |_: &Running<'_>, stop: &AtomicBool| {
-                while !stop.load(SeqCst) {
-                    if go.swap(false, SeqCst) {
-                        held.lock().unwrap().drain(..).for_each(drop);
-                    }
-                    std::thread::yield_now();
-                }
-            };
+            let held = ForRelease::default();
+            let release = |_: &Running<'_>, stop: &AtomicBool| held.release_until(stop);
             w.race(&[&release], |running| {
                 for round in 0..60u64 {
                     w.map(AT, NR_PAGES, RW);
@@ -174,15 +166,14 @@ fn t4_release_against_split() {
                     assert_eq!(w.rss().anon_huge, NR_PAGES);
                     let child = (round % 3 == 2).then(|| running.space().fork().unwrap());
                     let pages = (0..NR_PAGES).filter(|page| child.is_none() || page % 64 == 0);
-                    let pins: Vec<_> = pages.map(|page| pin(w.space, AT + page * PAGE, Access::Write)).collect();
-                    *held.lock().unwrap() = pins;
-                    go.store(true, SeqCst);
+                    pages.for_each(|page| held.push(pin(w.space, AT + page * PAGE, Access::Write)));
+                    held.begin();
                     if round % 2 == 0 {
                         w.space.munmap(AT + (round % 512) * PAGE, 4 * PAGE).unwrap();
                     }
                     drop(child);
                     w.space.munmap(AT, HUGE).unwrap();
-                    wait_until(|| !go.load(SeqCst) && held.lock().unwrap().is_empty());
+                    held.wait();
                     check(w.vm, &[w.space]);
                     assert_eq!(w.rss().anon, 0);
                 }

@@ -1,8 +1,11 @@
-//! For tests of pins: a pin for any access, and the first word of a page through space and pin.
+//! For tests of pins: a pin for any access, pins that another CPU releases, and the first word of a page through
+//! space and pin.
 
-use super::{Hosted, Space};
+use super::{Hosted, Space, wait_until};
 use softfault::{Access, Pin, PinError, PinMut, Term};
 use std::ops::Deref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// A pin for what an access asks for.
 #[derive(Debug)]
@@ -33,6 +36,39 @@ impl<'vm> Deref for Held<'vm> {
         match self {
             Held::Read(pin) => pin,
             Held::Write(pin) => pin,
+        }
+    }
+}
+
+/// Pins that another CPU releases all at once.
+#[derive(Default)]
+pub struct ForRelease<'vm> {
+    held: Mutex<Vec<Held<'vm>>>,
+    go: AtomicBool,
+}
+
+impl<'vm> ForRelease<'vm> {
+    pub fn push(&self, pin: Held<'vm>) {
+        self.held.lock().unwrap().push(pin);
+    }
+
+    /// Lets the other CPU begin.
+    pub fn begin(&self) {
+        self.go.store(true, SeqCst);
+    }
+
+    /// Returns when the other CPU has released them all.
+    pub fn wait(&self) {
+        wait_until(|| !self.go.load(SeqCst) && self.held.lock().unwrap().is_empty());
+    }
+
+    /// The other CPU: releases the pins at each [`begin`](Self::begin).
+    pub fn release_until(&self, stop: &AtomicBool) {
+        while !stop.load(SeqCst) {
+            if self.go.swap(false, SeqCst) {
+                self.held.lock().unwrap().drain(..).for_each(drop);
+            }
+            std::thread::yield_now();
         }
     }
 }

@@ -21,7 +21,6 @@ use softfault_host::{Hosted, Running};
 use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 const ARENA: u64 = 16 << 20;

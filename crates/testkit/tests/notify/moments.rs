@@ -1,28 +1,7 @@
 //! T14: the moments at which notices come: before a change, after it, and never after the last subscription.
 
 use super::*;
-
-/// Stops an operation at each notice, so that another CPU can look.
-struct Stops {
-    notices: Receiver<Notice>,
-    go_on: Sender<()>,
-}
-
-impl Stops {
-    fn of(vm: &Vm<Hosted>) -> Stops {
-        let (notice_to, notices) = channel();
-        let (go_on, gone_on) = channel();
-        let ends = Mutex::new((notice_to, gone_on));
-        let stop = move |_, notice: &Notice| {
-            let ends = ends.lock().unwrap();
-            ends.0.send(*notice).unwrap();
-            ends.1.recv().unwrap();
-            false
-        };
-        assert!(vm.machine().on_notice(Box::new(stop)).is_ok());
-        Stops { notices, go_on }
-    }
-}
+use common::stops::Stops;
 
 /// While the start is told the page is what it was, and lookups are refused; when
 /// the end is, it is what it will be.
@@ -45,7 +24,7 @@ fn t14_told_before_and_after() {
             w.space.write(BASE, b"there").unwrap();
             w.space.handle_fault(BASE + PAGE, Access::Read).unwrap();
             let addr = if name == "copy" { BASE + PAGE } else { BASE };
-            let stops = Mutex::new(Stops::of(w.vm));
+            let stops = Mutex::new(Stops::at(w.vm, |_| true));
             let subscription = w.space.subscribe();
             let seen = Mutex::new(Vec::new());
             let look = || {
@@ -56,9 +35,9 @@ fn t14_told_before_and_after() {
             let observer = |_: &Running<'_>, stop: &AtomicBool| {
                 let stops = stops.lock().unwrap();
                 while !stop.load(SeqCst) {
-                    let Ok(notice) = stops.notices.recv_timeout(std::time::Duration::from_millis(1)) else { continue };
+                    let Some((_, notice)) = stops.next_soon() else { continue };
                     seen.lock().unwrap().push((notice, look()));
-                    stops.go_on.send(()).unwrap();
+                    stops.go_on();
                 }
             };
             w.race(&[&observer], |_| operation(w.space));
@@ -118,7 +97,7 @@ fn t14_unsubscribing_waits_for_the_end() {
     in_setup(Setup::PLAIN, 2, ARENA, |w| {
         w.map(BASE, 1, RW);
         w.space.handle_fault(BASE, Access::Read).unwrap();
-        let stops = Mutex::new(Stops::of(w.vm));
+        let stops = Mutex::new(Stops::at(w.vm, |_| true));
         let subscription = w.space.subscribe();
         let writer = |running: &Running<'_>, _: &AtomicBool| {
             running.space().handle_fault(BASE, Access::Write).unwrap();
@@ -129,14 +108,14 @@ fn t14_unsubscribing_waits_for_the_end() {
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     let stops = stops.lock().unwrap();
-                    assert!(matches!(stops.notices.recv().unwrap(), Notice::Start { .. }));
-                    stops.go_on.send(()).unwrap();
-                    assert!(matches!(stops.notices.recv().unwrap(), Notice::End { .. }));
+                    assert!(matches!(stops.next(), (_, Notice::Start { .. })));
+                    stops.go_on();
+                    assert!(matches!(stops.next(), (_, Notice::End { .. })));
                     is_over.store(true, SeqCst);
                     // As long as a subscriber may take.
                     std::thread::sleep(std::time::Duration::from_millis(50));
                     let is_early = is_gone.load(SeqCst);
-                    stops.go_on.send(()).unwrap();
+                    stops.go_on();
                     assert!(!is_early, "unsubscribed while the end is being received");
                 });
                 wait_until(|| is_over.load(SeqCst));

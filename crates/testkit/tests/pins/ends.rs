@@ -194,27 +194,19 @@ fn a_pin_for_writing_makes_the_page_dirty() {
 fn release_while_another_cpu_unmaps() {
     in_each_setup(2, ARENA, |w| {
         const PAGES: u64 = 16;
-        let held: Mutex<Vec<Held<'_>>> = Mutex::new(Vec::new());
-        let go = AtomicBool::new(false);
-        let release = |_: &Running<'_>, stop: &AtomicBool| {
-            while !stop.load(SeqCst) {
-                if go.swap(false, SeqCst) {
-                    held.lock().unwrap().drain(..).for_each(drop);
-                }
-                std::thread::yield_now();
-            }
-        };
+        let held = ForRelease::default();
+        let release = |_: &Running<'_>, stop: &AtomicBool| held.release_until(stop);
         let nr_free = w.race(&[&release], |running| {
             let mut nr_free = Vec::new();
             for _ in 0..100 {
                 w.map(BASE, PAGES, RW);
                 for i in 0..PAGES {
                     running.write_u64(BASE + i * PAGE, i).unwrap();
-                    held.lock().unwrap().push(pin(w.space, BASE + i * PAGE, Access::Write));
+                    held.push(pin(w.space, BASE + i * PAGE, Access::Write));
                 }
-                go.store(true, SeqCst);
+                held.begin();
                 w.space.munmap(BASE, PAGES * PAGE).unwrap();
-                wait_until(|| held.lock().unwrap().is_empty());
+                held.wait();
                 nr_free.push(w.vm.event(Event::PinAcquired) - w.vm.event(Event::PinReleased));
             }
             nr_free

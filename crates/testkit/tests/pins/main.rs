@@ -8,11 +8,10 @@ mod ends;
 mod forks;
 mod long;
 
-use common::pins::{Held, read, through, write};
+use common::pins::{ForRelease, Held, read, through, write};
 use common::*;
 use softfault::hooks::Class;
 use softfault::{Access, Event, FaultError, PinError, Rights, Term};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const ARENA: u64 = 16 << 20;

@@ -1,39 +1,14 @@
 //! Subscriptions, mappings and spaces that change while others are told of a move.
 
 use super::*;
+use common::stops::Stops;
 
-/// Stops a mover at each of its notices, and the end of a space, so that another CPU can do
-/// something.
-struct Stops {
-    notices: Receiver<(SpaceTag, Notice)>,
-    go_on: Sender<()>,
-}
-
-impl Stops {
-    fn of(vm: &Vm<Hosted>) -> Stops {
-        let (notice_to, notices) = channel();
-        let (go_on, gone_on) = channel();
-        let ends = Mutex::new((notice_to, gone_on));
-        let stop = move |tag, notice: &Notice| {
-            let is_awaited = match *notice {
-                Notice::Start { why, .. } | Notice::End { why, .. } => why == Why::Migrate,
-                _ => *notice == Notice::Release,
-            };
-            if !is_awaited {
-                return false;
-            }
-            let ends = ends.lock().unwrap();
-            ends.0.send((tag, *notice)).unwrap();
-            ends.1.recv().unwrap();
-            false
-        };
-        assert!(vm.machine().on_notice(Box::new(stop)).is_ok());
-        Stops { notices, go_on }
-    }
-
-    fn next(&self) -> (SpaceTag, Notice) {
-        self.notices.recv_timeout(Duration::from_secs(15)).unwrap()
-    }
+/// Stops a mover at each of its notices, and the end of a space.
+fn stops(vm: &Vm<Hosted>) -> Stops {
+    Stops::at(vm, |notice| match *notice {
+        Notice::Start { why, .. } | Notice::End { why, .. } => why == Why::Migrate,
+        _ => *notice == Notice::Release,
+    })
 }
 
 /// The page at `BASE` moves on CPU 1. At the start of this, of which `subscribed` is told,
@@ -43,7 +18,7 @@ fn move_while(
     subscribed: &Space<'_>,
     at_start: impl FnOnce(),
 ) -> (Result<Pfn, MigrateRefusal>, Vec<(SpaceTag, Notice)>) {
-    let stops = Stops::of(w.vm);
+    let stops = stops(w.vm);
     let before = frame_of(w.space, BASE);
     let moved = Mutex::new(None);
     let mover = |_: &Running<'_>, _: &AtomicBool| *moved.lock().unwrap() = Some(w.vm.migrate_frame(before));
@@ -52,11 +27,11 @@ fn move_while(
         notices.push(stops.next());
         assert_eq!(notices[0], told(subscribed, BASE, Why::Migrate)[0]);
         at_start();
-        stops.go_on.send(()).unwrap();
+        stops.go_on();
         while moved.lock().unwrap().is_none() {
-            if let Ok(notice) = stops.notices.recv_timeout(Duration::from_millis(1)) {
+            if let Some(notice) = stops.next_soon() {
                 notices.push(notice);
-                stops.go_on.send(()).unwrap();
+                stops.go_on();
             }
         }
     });
@@ -98,7 +73,7 @@ fn a_subscription_that_goes_and_comes_meanwhile() {
         let before = frame_of(w.space, BASE);
         let _others = [w.space.subscribe(), youngest.subscribe()];
         let mut subscription = Some(middle.subscribe());
-        let stops = Stops::of(w.vm);
+        let stops = stops(w.vm);
         let moved = Mutex::new(None);
         let mover = |_: &Running<'_>, _: &AtomicBool| *moved.lock().unwrap() = Some(w.vm.migrate_frame(before));
         w.race(&[&mover], |_| {
@@ -111,7 +86,7 @@ fn a_subscription_that_goes_and_comes_meanwhile() {
                     1 => subscription = Some(middle.subscribe()),
                     _ => {}
                 }
-                stops.go_on.send(()).unwrap();
+                stops.go_on();
             }
         });
         assert_eq!((moved.into_inner().unwrap(), frame_of(&middle, BASE)), (Some(Err(MigrateRefusal::Raced)), before));
@@ -138,14 +113,14 @@ fn no_entry_is_owned_while_subscribers_are_told() {
         }
         let _subscription = w.space.subscribe();
         let frames = || places().filter(is_kept).map(|at| other.translate_at_rest(at).map(|there| there.pfn)).collect();
-        let (before, stops, seen): (Vec<_>, _, _) = (frames(), Stops::of(w.vm), Mutex::new(Vec::<Vec<_>>::new()));
+        let (before, stops, seen): (Vec<_>, _, _) = (frames(), stops(w.vm), Mutex::new(Vec::<Vec<_>>::new()));
         let made = Mutex::new(None);
         let mover = |_: &Running<'_>, _: &AtomicBool| *made.lock().unwrap() = Some(w.vm.compact_step(&patient()));
         w.race(&[&mover], |_| {
             while made.lock().unwrap().is_none() {
-                if stops.notices.recv_timeout(Duration::from_millis(1)).is_ok() {
+                if stops.next_soon().is_some() {
                     seen.lock().unwrap().push(frames());
-                    stops.go_on.send(()).unwrap();
+                    stops.go_on();
                 }
             }
         });
@@ -185,7 +160,7 @@ fn the_end_of_a_space_waits_for_the_end_of_the_move() {
         let _subscription = child.subscribe();
         let (tag, before) = (child.tag(), frame_of(w.space, BASE));
         let [start, end] = told(&child, BASE, Why::Migrate);
-        let stops = Stops::of(w.vm);
+        let stops = stops(w.vm);
         let (child, ends) = (Mutex::new(Some(child)), AtomicBool::new(false));
         let has_ended = AtomicBool::new(false);
         let mover = |_: &Running<'_>, _: &AtomicBool| _ = w.vm.migrate_frame(before);
@@ -201,13 +176,13 @@ fn the_end_of_a_space_waits_for_the_end_of_the_move() {
             // As long as a subscriber may take.
             thread::sleep(Duration::from_millis(50));
             assert!(!has_ended.load(SeqCst), "the space has ended while it is told of a move");
-            stops.go_on.send(()).unwrap();
+            stops.go_on();
             assert_eq!(stops.next(), end);
             thread::sleep(Duration::from_millis(50));
             assert!(!has_ended.load(SeqCst), "the space has ended while it is told the end");
-            stops.go_on.send(()).unwrap();
+            stops.go_on();
             assert_eq!(stops.next(), (tag, Notice::Release));
-            stops.go_on.send(()).unwrap();
+            stops.go_on();
             wait_until(|| has_ended.load(SeqCst));
         });
     });
