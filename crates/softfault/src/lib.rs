@@ -151,7 +151,7 @@ pub use frame::{
 };
 pub use khugepaged::Scan;
 pub use links::Links;
-pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
+pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, MsyncFlags, Prot};
 pub use machine::{
     CpuId, CpuSet, FileFill, FileId, FileWrite, FillError, Filling, Flush, ForeignFill, ForeignWrite, FrameRange,
     MAX_CPUS, MAX_NODES, Machine, MemoryNode, SpaceTag, StoreRefused, SwapError, Tick, WriteError, Writing,
@@ -167,7 +167,7 @@ pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
     Aged, ForkError, HugetlbError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError,
-    MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
+    MsyncError, MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

@@ -91,7 +91,7 @@ impl<M: Machine> Vm<M> {
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
             Reclaim {
-                shrink: |vm, nr_blocks, nr_frames, shortage| match vm.drop_clean_until(nr_blocks, nr_frames, shortage) {
+                shrink: |vm, nr_blocks, nr_frames, shortage| match vm.free_files(nr_blocks, nr_frames, shortage) {
                     0 => vm.shrink_until(nr_blocks, nr_frames),
                     nr_freed => nr_freed,
                 },

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::objects::{EXTRA, bytes, content, map, orders, touch};
+use common::objects::{EXTRA, bytes, content, map, orders, touch, whole};
 use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, FaultDone, FaultError, MigrateRefusal, ObjectWriteError, Term, WriteBackError,
-    WriteError,
+    Access, CpuId, Errno, Event, FaultDone, FaultError, MapFlags, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags,
+    ObjectWriteError, Term, WriteBackError, WriteError,
 };
 use softfault_host::Running;
 use softfault_testkit::random::Random;
@@ -298,5 +298,80 @@ fn no_store_is_lost() {
             }
             w.space.munmap(BASE, nr_pages * PAGE).unwrap();
         }
+    });
+}
+
+/// msync(2): what is mapped of the range is written, also where a page is not mapped; nothing else is.
+#[test]
+fn msync_writes_the_files_of_a_range() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (storage, object) = storage(w, 16 * PAGE, BASE_ORDERS);
+        map(w.space, BASE, 4, &object, 0);
+        map(w.space, BASE + 8 * PAGE, 4, &object, 8);
+        let sync = |first: u64, nr: u64, flags| w.space.msync(BASE + first * PAGE, nr * PAGE - 1, flags);
+        [1, 2, 9].iter().for_each(|page| store(w, *page, 7));
+        assert_eq!((sync(0, 2, MsyncFlags::ASYNC), storage.log()), (Ok(()), vec![]));
+        assert_eq!((sync(0, 2, MsyncFlags::SYNC), storage.log()), (Ok(()), vec![(1, PAGE)]));
+        assert_eq!((sync(2, 16, MsyncFlags::SYNC), storage.log().len()), (Err(MsyncError::NotMapped), 2));
+        assert_eq!([1, 2, 9].map(|page| storage.byte(page * PAGE)), [7; 3]);
+        // A private mapping does not speak for the file.
+        let part = whole(&object).with_offset_bytes(12 * PAGE);
+        w.space.mmap_object(BASE + 12 * PAGE, PAGE, RW, MapFlags::PRIVATE | FIXED, part).unwrap();
+        object.write(12 * PAGE + 1, &[6]).unwrap();
+        store(w, 12, 7);
+        assert_eq!((sync(12, 1, MsyncFlags::SYNC), storage.log(), storage.byte(12 * PAGE)), (Ok(()), vec![], 1));
+        storage.set(Writes::Fail);
+        store(w, 1, 8);
+        assert_eq!(sync(0, 4, MsyncFlags::SYNC), Err(MsyncError::NotWritten));
+        storage.set(Writes::End);
+        assert_eq!((sync(0, 4, MsyncFlags::SYNC), storage.byte(PAGE)), (Ok(()), 8));
+        let errno = |addr, len, flags| w.space.msync(addr, len, MsyncFlags::from_linux(flags)).map_err(|e| e.errno());
+        assert_eq!(errno(BASE, PAGE, 5), Err(Errno::EINVAL));
+        assert_eq!(errno(BASE, PAGE, 8), Err(Errno::EINVAL));
+        assert_eq!(errno(BASE + 1, PAGE, 4), Err(Errno::EINVAL));
+        assert_eq!(errno(BASE, u64::MAX, 4), Ok(()), "as on Linux, the length wraps to none");
+        assert_eq!(errno(BASE, u64::MAX - PAGE, 4), Err(Errno::ENOMEM));
+        w.space.mlock(BASE, PAGE, MlockFlags::empty()).unwrap();
+        assert_eq!(errno(BASE, PAGE, 2), Err(Errno::EBUSY));
+        assert_eq!(errno(BASE, 0, 2), Ok(()));
+    });
+}
+
+/// A program stores to a file four times as large as memory: nobody is refused, and the file has all of it.
+#[test]
+fn a_file_larger_than_memory_is_stored_to() {
+    const ARENA_PAGES: u64 = 4096;
+    for sizes in [BASE_ORDERS, orders(0, 4)] {
+        in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
+            let nr_pages = 4 * ARENA_PAGES;
+            let (storage, object) = storage(w, nr_pages * PAGE, sizes);
+            map(w.space, BASE, nr_pages, &object, 0);
+            (0..nr_pages).for_each(|page| store(w, page, page as u8 | 1));
+            assert_eq!((w.vm.event(Event::RefusedOutOfFrames), w.vm.event(Event::RefusedNotRead)), (0, 0));
+            assert_eq!(object.write_back(ALL), Ok(()));
+            (0..nr_pages).for_each(|page| assert_eq!(storage.byte(page * PAGE), page as u8 | 1, "page {page}"));
+        });
+    }
+}
+
+/// Writes that never end, or fail, refuse an allocation, and lose nothing.
+#[test]
+fn where_nothing_can_be_written_an_allocation_is_refused() {
+    const ARENA_PAGES: u64 = 2048;
+    in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
+        let (storage, object) = storage(w, 2 * ARENA_PAGES * PAGE, BASE_ORDERS);
+        map(w.space, BASE, 2 * ARENA_PAGES, &object, 0);
+        for writes in [Writes::Fail, Writes::Stay] {
+            storage.set(writes);
+            let refused = (0..2 * ARENA_PAGES).find(|page| w.space.write(BASE + page * PAGE, &[7]).is_err()).unwrap();
+            assert!(refused > ARENA_PAGES / 2, "page {refused}");
+            (0..refused).for_each(|page| assert_eq!(bytes(w.space, BASE + page * PAGE), [7], "page {page}"));
+        }
+        storage.set(Writes::End);
+        (0..storage.nr_kept()).for_each(|_| storage.end_one(w.vm, Ok(())));
+        (0..2 * ARENA_PAGES).for_each(|page| store(w, page, 9));
+        let _failed = object.write_back(ALL);
+        assert_eq!(object.write_back(ALL), Ok(()));
+        (0..2 * ARENA_PAGES).for_each(|page| assert_eq!(storage.byte(page * PAGE), 9, "page {page}"));
     });
 }

@@ -124,7 +124,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 53] = [
+const LEFT_OUT: [(&str, &str); 54] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -170,6 +170,7 @@ const LEFT_OUT: [(&str, &str); 53] = [
     ("evict", "begin_evict, and filled"),
     ("filled", "ends a read that the machine has kept; files.rs"),
     ("written", "ends a write that the machine has kept; file_writes.rs"),
+    ("msync", "write_back, for the mappings of a range: file_writes.rs"),
     ("write_back", "writes a file: file_writes.rs"),
     ("vma", "reads the tree in a section"),
     ("next_vma", "reads the tree under the writer lock"),

@@ -43,6 +43,7 @@ mod swap_out;
 mod target;
 mod withdraw;
 pub(crate) mod words;
+mod write_dirty;
 
 pub use refusal::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
 

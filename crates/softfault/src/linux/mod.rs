@@ -103,6 +103,35 @@ impl MremapFlags {
 }
 
 bitflags::bitflags! {
+    /// Flags of msync(2) (`MS_*`). A bit without a name is kept, and refused by
+    /// the call.
+    ///
+    /// Source: msync(2).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+    pub struct MsyncFlags: u32 {
+        /// `MS_ASYNC`: pages are written some time.
+        const ASYNC = 1;
+        /// `MS_INVALIDATE`: other mappings see the file.
+        const INVALIDATE = 2;
+        /// `MS_SYNC`: pages are written before the call returns.
+        const SYNC = 4;
+        const _ = !0;
+    }
+}
+
+impl MsyncFlags {
+    /// The flags with Linux's number `flags`; keeps bits without a name. The system
+    /// call takes an int: the high half does not count.
+    pub const fn from_linux(flags: u64) -> MsyncFlags {
+        MsyncFlags::from_bits_retain(flags as u32)
+    }
+    /// Linux's number.
+    pub const fn to_linux(self) -> u64 {
+        self.bits() as u64
+    }
+}
+
+bitflags::bitflags! {
     /// Flags of mlock2(2) (`MLOCK_*`). A bit without a name is kept, and refused by
     /// the call.
     ///

@@ -58,6 +58,7 @@ fn every_bit_round_trips() {
         let low = number & 0xffff_ffff;
         assert_eq!(MlockFlags::from_linux(number).to_linux(), low);
         assert_eq!(MlockallFlags::from_linux(number).to_linux(), low);
+        assert_eq!(MsyncFlags::from_linux(number).to_linux(), low);
         // A complement keeps what has no name, too.
         assert_eq!((!Prot::from_linux(number)).to_linux(), !number);
         assert_eq!((!MapFlags::from_linux(number)).to_linux(), !number);

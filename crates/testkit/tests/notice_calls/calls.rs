@@ -6,8 +6,8 @@ use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, Event, FileId, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot,
-    Term, VmaFlags,
+    Access, Event, FileId, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, MsyncFlags, ObjectPart,
+    Order, Pfn, Prot, Term, VmaFlags,
 };
 
 /// What becomes of a call in a notice.
@@ -163,6 +163,7 @@ calls! {
     No "AddressSpace::mprotect": |s| _ = s.other.mprotect(BASE, PAGE, Prot::READ);
     No "AddressSpace::madvise": |s| _ = s.other.madvise(BASE, PAGE, super::DONTNEED);
     No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, MlockFlags::empty());
+    No "AddressSpace::msync": |s| _ = s.other.msync(BASE, PAGE, MsyncFlags::SYNC);
     No "AddressSpace::munlock": |s| _ = s.other.munlock(BASE, PAGE);
     No "AddressSpace::mlockall": |s| _ = s.other.mlockall(MlockallFlags::CURRENT);
     No "AddressSpace::munlockall": |s| _ = s.other.munlockall();

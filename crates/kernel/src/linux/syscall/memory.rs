@@ -6,9 +6,9 @@ use super::Call;
 use super::map_file::{self, Asked};
 use crate::linux::errno::{self, Errno};
 use crate::linux::shm;
-use crate::port::{mailbox, mm};
-use linux_raw_sys::general::{MS_ASYNC, RLIMIT_DATA};
-use softfault::{Advice, MapFlags, MremapFlags, Prot, VmaFlags};
+use crate::port::mm;
+use linux_raw_sys::general::RLIMIT_DATA;
+use softfault::{Advice, MapFlags, MremapFlags, MsyncFlags, Prot};
 
 /// An error of the subsystem as the program sees it.
 macro_rules! to_errno {
@@ -108,41 +108,10 @@ pub fn whole_pages(addr: u64, len: u64) -> errno::Result<(u64, u64)> {
     Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
 }
 
-/// Calls `f` with what each VMA of the range has of it; whether there was no hole.
-pub fn for_each_part(call: &Call, start: u64, end: u64, mut f: impl FnMut(u64, u64, VmaFlags)) -> bool {
-    let mut at = start;
-    let mut whole = true;
-    while at < end {
-        mailbox::poll();
-        // What it has below `at` is not in it.
-        let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) else { return false };
-        let (from, to) = (vma.range.start.addr(), vma.range.end.addr().min(end));
-        whole &= from == at;
-        f(from, to, vma.flags);
-        at = to;
-    }
-    whole
-}
-
-/// Shared memory has one copy only: there is nothing to write back.
 pub fn msync(call: &mut Call) -> errno::Result {
-    const MS_INVALIDATE: u32 = 2;
-    const MS_SYNC: u32 = 4;
-    let [addr, len, ..] = call.args;
-    let flags = call.int(2);
-    let both = MS_ASYNC | MS_SYNC;
-    if flags & !(both | MS_INVALIDATE) != 0 || flags & both == both || !addr.is_multiple_of(4096) {
-        return Err(Errno::EINVAL);
-    }
-    let len = len.wrapping_add(0xfff) & !0xfff;
-    let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
-    let mut is_locked = false;
-    let whole = for_each_part(call, addr, end, |_, _, vma| is_locked |= vma.contains(VmaFlags::LOCKED));
-    match () {
-        () if flags & MS_INVALIDATE != 0 && is_locked => Err(Errno::EBUSY),
-        () if whole => Ok(0),
-        () => Err(Errno::ENOMEM),
-    }
+    let [addr, len, flags, ..] = call.args;
+    to_errno!(call.space().msync(addr, len, MsyncFlags::from_linux(flags)))?;
+    Ok(0)
 }
 
 /// Mappings that are not in order do not exist here.

@@ -56,6 +56,11 @@ impl<M: Machine> Vm<M> {
         if self.take_write_error(id) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
+    /// Begins to write what is dirty, and waits for nothing but moves.
+    pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) {
+        let _all_begun = self.begin_all(kept, file, pages);
+    }
+
     /// Begins to write what is dirty; whether nothing was being written and dirty again.
     fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> bool {
         let mut all_begun = true;
