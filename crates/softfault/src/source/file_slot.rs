@@ -110,3 +110,38 @@ impl PageSlot<'_> {
         Dropped::InTransit(frame.head())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{Order, Pfn};
+    use crate::source::slot::ObjectPage;
+    use crate::testing;
+    use crate::tunables::Tunables;
+
+    /// Of a folio that is marked as leaving in part, or as a whole, nothing changes; then the mark stays.
+    #[test]
+    fn what_is_about_to_leave_is_not_taken_out() {
+        let vm = testing::vm(64, Tunables::default());
+        let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
+        for (order, nr_leaving) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)] {
+            let (slot, head) = (PageSlot::new(&node, 0, 2), PageFrame { pfn: Pfn(8), order: Order(order) });
+            slot.put(head.pfn, head.order);
+            assert!(slot.begin_to_move(head));
+            // A remover marks the lowest first.
+            if nr_leaving == 2 {
+                assert!(slot.begin_to_leave(head.order, vm.machine()));
+            } else if nr_leaving == 1 {
+                assert!(slot.begin_to_leave(Order::BASE, vm.machine()));
+            }
+            let before = [2, 3].map(|i| node[i].load(Ordering::Relaxed));
+            assert_eq!(slot.begin_to_evict(head), nr_leaving == 0);
+            if nr_leaving == 0 {
+                assert_eq!(slot.page(), ObjectPage::InTransit(head.pfn));
+            } else {
+                assert_eq!([2, 3].map(|i| node[i].load(Ordering::Relaxed)), before);
+            }
+            slot.empty_all(Order(1));
+        }
+    }
+}
