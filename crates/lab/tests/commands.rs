@@ -365,7 +365,7 @@ fn no_call_costs_more_in_a_large_machine() {
 }
 
 /// The goal is a fifth in 1 and 16 GiB, by the command in `docs/testing.md`. Here is some room for the
-/// worst call that 1,000 happen to meet.
+/// worst call that 1,000 happen to meet: a refill for tables takes 8 to 64 frames.
 #[test]
 fn memory_that_programs_have_aged_takes_as_many_steps_as_simulated() {
     let rows = json_lines("growth --memory 1G --cpus 1 --state aged,aged-really --json");
@@ -373,6 +373,6 @@ fn memory_that_programs_have_aged_takes_as_many_steps_as_simulated() {
     assert_eq!((rows.len(), steps.len()), (22, 22));
     for ((what, _), set) in steps.iter().filter(|((_, state), _)| state == "aged") {
         let used = steps[&(what.clone(), "aged-really".to_string())][0] as f64;
-        assert!((0.7..1.3).contains(&(set[0] as f64 / used)), "{what}: {set:?} set in bitmaps, {used} by use");
+        assert!((0.7..1.4).contains(&(set[0] as f64 / used)), "{what}: {set:?} set in bitmaps, {used} by use");
     }
 }

@@ -135,7 +135,7 @@ static NR_GONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 fn play_all(fault_locking: FaultLocking, schedules: usize) {
     shuffled(schedules, move || schedule(fault_locking));
     let nr_gone = [0, 1].map(|i| NR_GONE[i].load(Ordering::Relaxed));
-    assert!(nr_gone.iter().all(|nr| *nr > 20), "pages came back, frames failed: {nr_gone:?}");
+    assert!(nr_gone.iter().all(|nr| *nr > 4), "pages came back, frames failed: {nr_gone:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //!
 //! Source: the reserve map of a hugetlbfs file in Linux (Documentation/mm/hugetlbfs_reserv.rst), there a list of ranges.
 //!
-//! Locks on entry: none, no section; `reserve_pages` takes `reserving`, and may be called under a writer lock.
+//! Locks on entry: none, no section. Takes `reserving`, also under a writer lock, or `resize`.
 
 use super::reserved_slot::Reserving;
 use super::slot::PageSlot;
@@ -118,9 +118,12 @@ impl<M: Machine> Links<M> {
         let whole = |page: u64| page.checked_next_multiple_of(pool.order().nr_pages()).unwrap_or(u64::MAX);
         let end = if pages.end == ObjectPages::ALL.end { pages.end } else { around(pages.end, pool.order()).start };
         let pages = ObjectPages { start: whole(pages.start), end };
+        let _reserving = lock_word(&self.object(id).reserving, &self.machine);
         let mut nr = 0;
-        self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.drop_reservation()));
+        self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.begin_unreserving()));
+        // Before the words are empty: a fault that finds one so may want the page.
         self.hugetlb_unreserve(pool, nr);
+        self.for_each_word(id, pages, &mut |slot| slot.end_reserving(Claim::Nothing));
     }
 
     /// Reservations of the object. For the checker.

@@ -3,9 +3,9 @@
 //! | change | by | from |
 //! | --- | --- | --- |
 //! | FILLING, RESERVED | who reserves, under `reserving` | nothing |
-//! | RESERVED, or nothing | the same | FILLING, RESERVED |
+//! | RESERVED, or nothing | who has made it that | FILLING, RESERVED |
 //! | FILLING | a fault or a writer, in a section, which has the reservation then | RESERVED, or nothing |
-//! | nothing | `discard` and a new size, under `resize`; the end of the object | RESERVED |
+//! | FILLING, RESERVED | `discard` and a new size; the end of the object: under `reserving` | RESERVED |
 //!
 //! Only words above level 0 have the mark: pages of a pool are one word each.
 //!
@@ -46,9 +46,9 @@ impl PageSlot<'_> {
         self.change_reserved(FILLING | RESERVED, word_of(claim));
     }
 
-    /// Whether the page was reserved. It is not from now on.
-    pub(super) fn drop_reservation(self) -> bool {
-        self.change_reserved(RESERVED, 0)
+    /// Whether the page was reserved. Its reservation is about to end.
+    pub(super) fn begin_unreserving(self) -> bool {
+        self.change_reserved(RESERVED, FILLING | RESERVED)
     }
 
     /// Claims the place of a page that is one word. The caller has what the object had for it.
