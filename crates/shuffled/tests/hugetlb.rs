@@ -1,9 +1,14 @@
-//! The last page of a pool, wanted by 2 to 8 CPUs, while holes are punched, the pool gets smaller and others reserve.
+//! The last page of a pool, wanted by 2 to 8 CPUs, while holes are punched, the pool gets smaller and others reserve. With each
+//! discipline of faults.
 
 use common::{RW, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddressSpace, FaultError, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm};
+use softfault_shuffled::{
+    AddressSpace, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const NR_FRAMES: u64 = 1024;
 const AT: u64 = 0x4000_0000;
@@ -15,7 +20,15 @@ type Object = SharedObject<'static, Machine>;
 
 /// A pool of one page, and an object of one, mapped with or without its reservation.
 fn world(nr_cpus: usize, more: MapFlags) -> (&'static Vm<Machine>, &'static Space, &'static Object) {
-    let vm = vm(nr_cpus, NR_FRAMES, Tunables::default());
+    world_with(HugetlbLocking::Lockfree, nr_cpus, more)
+}
+
+fn world_with(
+    locking: HugetlbLocking,
+    nr_cpus: usize,
+    more: MapFlags,
+) -> (&'static Vm<Machine>, &'static Space, &'static Object) {
+    let vm = vm(nr_cpus, NR_FRAMES, Tunables::default().with_hugetlb_locking(locking));
     assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
     let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
     let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
@@ -48,13 +61,43 @@ fn the_last_page() {
     for nr_cpus in 2..=8 {
         shuffled(60, move || {
             let more = if nr_cpus % 2 == 0 { MapFlags::NORESERVE } else { MapFlags::empty() };
-            let (vm, space, object) = world(nr_cpus, more);
+            let (vm, space, object) = world_with(HugetlbLocking::ALL[nr_cpus % 3], nr_cpus, more);
             let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || object.discard(0..512))];
             actors.resize_with(nr_cpus, || Box::new(move || touch(vm, space).unwrap()));
             run(nr_cpus, actors);
             object.discard(0..512);
             assert_eq!(free(vm), (1, 1, 0));
         });
+    }
+}
+
+/// A mutex excludes others: no fault finds the page claimed by another one. Without it some do, and in some schedules
+/// somebody waits for it.
+#[test]
+fn two_faults_and_a_mutex() {
+    for locking in HugetlbLocking::ALL {
+        let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+        let told = Arc::clone(&seen);
+        shuffled(150, move || {
+            let (vm, space, object) = world_with(locking, 2, MapFlags::empty());
+            // Tables come before the mutex, and may be waited for.
+            touch(vm, space).unwrap();
+            object.discard(0..512);
+            map(space, AT, object, MapFlags::empty()).unwrap();
+            let before = vm.vmstat().get(Event::Waited);
+            run(2, vec![Box::new(move || touch(vm, space).unwrap()), Box::new(move || touch(vm, space).unwrap())]);
+            let stat = vm.hugetlb_lock_stat();
+            assert!(locking == HugetlbLocking::Lockfree || stat.acquisitions >= 1);
+            let now = [vm.vmstat().get(Event::Waited) - before, stat.contentions];
+            told.iter().zip(now).for_each(|(sum, now)| _ = sum.fetch_add(now, Relaxed));
+            object.discard(0..512);
+            assert_eq!(free(vm), (1, 1, 0));
+        });
+        let [waited, contentions] = [0, 1].map(|i| seen[i].load(Relaxed));
+        match locking {
+            HugetlbLocking::Lockfree => assert!(waited > 0 && contentions == 0),
+            _ => assert!(waited == 0 && contentions > 0, "{waited} {contentions}"),
+        }
     }
 }
 

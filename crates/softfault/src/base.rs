@@ -1,10 +1,13 @@
 //! The machine, its CPUs and the settings: the base of all modules. `huge` has the knobs of huge
-//! pages, which can change at run time.
+//! pages, which can change at run time; `hugetlb_locks` has the historic mutexes around faults on pages of pools.
 
 mod huge;
 mod huge_words;
+mod hugetlb_locks;
 
 pub(crate) use huge_words::{HugeNow, HugeWords};
+pub use hugetlb_locks::HugetlbLockStat;
+pub(crate) use hugetlb_locks::{HugetlbMutex, nr_mutexes};
 
 use crate::account::Event;
 use crate::account::sizes::{SizeEvent, SizeStat};
@@ -37,12 +40,14 @@ pub struct Base<M: Machine> {
     pub(crate) swap: SwapArea,
     /// [`FaultAround`] as a word.
     pub(crate) fault_around: Word,
+    pub(crate) hugetlb_mutexes: FrameArray<HugetlbMutex>,
 }
 
 impl<M: Machine> Base<M> {
     pub(crate) fn new(
         machine: M,
         cpus: FrameArray<CpuData>,
+        hugetlb_mutexes: FrameArray<HugetlbMutex>,
         swap: SwapArea,
         tunables: Tunables,
         huge: HugeWords,
@@ -58,6 +63,7 @@ impl<M: Machine> Base<M> {
             ways,
             swap,
             fault_around: Word::new(tunables.fault_around.to_word()),
+            hugetlb_mutexes,
         }
     }
 

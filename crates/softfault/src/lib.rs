@@ -64,6 +64,7 @@
 //!   last-resort turn          spins; one allocation waits for held frames
 //!     thief lock              spins; one CPU empties others' frame caches
 //! family lock                 spins; taken with no other lock held
+//! historic mutex of a page     sleeps; a fault on a page of a pool; taken with nothing held
 //! knobs of huge pages         spins; one change of them
 //! the pass over ages          sleeps; one step at a time; taken with no other lock held
 //! a section                   holds nothing, waits for nothing
@@ -142,7 +143,7 @@ pub use account::rss::RssPages;
 pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
 pub use addr::{Access, ObjectPages, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, SwapSlot, Vpn};
-pub use base::Base;
+pub use base::{Base, HugetlbLockStat};
 pub use compact::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
@@ -173,7 +174,7 @@ pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};
 pub use tunables::huge::{HugeKnobs, KhugepagedKnobs, KnobError};
-pub use tunables::{FaultLocking, Tunables};
+pub use tunables::{FaultLocking, HugetlbLocking, Tunables};
 pub use vm::NewVmError;
 
 /// The example of the README compiles.

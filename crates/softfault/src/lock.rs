@@ -24,6 +24,12 @@ pub(crate) fn is_free(word: &Word) -> bool {
     word.get() == FREE
 }
 
+/// Takes it if it is free.
+pub(crate) fn try_lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> Option<WordLock<'a, M>> {
+    let taken = word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+    taken.ok().map(|_| WordLock { word, machine })
+}
+
 /// Takes the lock in a word that was zero when nobody knew of it.
 pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> WordLock<'a, M> {
     for _ in 0..SPINS {

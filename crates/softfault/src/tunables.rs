@@ -39,6 +39,31 @@ impl FaultLocking {
     }
 }
 
+/// How a fault on a page of a pool of huge pages excludes others; see `base/hugetlb_locks.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum HugetlbLocking {
+    /// Before 2013: one mutex around the whole fault.
+    One,
+    /// The patch of 2013: a table of mutexes, by object and huge page.
+    Table,
+    /// Ours: the word of the page in its object.
+    Lockfree,
+}
+
+impl HugetlbLocking {
+    /// All of them, oldest first.
+    pub const ALL: [HugetlbLocking; 3] = [HugetlbLocking::One, HugetlbLocking::Table, HugetlbLocking::Lockfree];
+    /// The word in output and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HugetlbLocking::One => "one",
+            HugetlbLocking::Table => "table",
+            HugetlbLocking::Lockfree => "lockfree",
+        }
+    }
+}
+
 /// Limits and thresholds of one [`Vm`](crate::Vm). Made from the default:
 ///
 /// ```
@@ -125,6 +150,11 @@ pub struct Tunables {
     /// The window that is read may be longer where it ends at a multiple of this. 1 MiB: the largest folio of a file; Linux's
     /// `read_ahead_kb` is 128.
     pub readahead_bytes: u64,
+    /// How faults on pages of pools of huge pages exclude each other.
+    pub hugetlb_locking: HugetlbLocking,
+    /// Mutexes of [`HugetlbLocking::Table`], rounded up to a power of two, at most 4,096. `None` is twice the CPUs, as in 2013,
+    /// and one on one CPU. Linux has eight for each CPU today.
+    pub hugetlb_mutexes: Option<u64>,
 }
 
 setters!(Tunables {
@@ -149,6 +179,8 @@ setters!(Tunables {
     with_deferred_nodes_max: deferred_nodes_max = u64,
     with_fault_around: fault_around = FaultAround,
     with_readahead_bytes: readahead_bytes = u64,
+    with_hugetlb_locking: hugetlb_locking = HugetlbLocking,
+    with_hugetlb_mutexes: hugetlb_mutexes = Option<u64>,
 });
 
 impl Default for Tunables {
@@ -174,6 +206,8 @@ impl Default for Tunables {
             deferred_nodes_max: 64,
             fault_around: FaultAround::DEFAULT,
             readahead_bytes: 1 << 20,
+            hugetlb_locking: HugetlbLocking::Lockfree,
+            hugetlb_mutexes: None,
             compact_background: CompactBudget::BACKGROUND,
         }
     }

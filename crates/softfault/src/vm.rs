@@ -3,7 +3,7 @@
 //! belong to `compact` and `shrink`; the type is in `space/vm.rs`.
 
 use crate::addr::{BlockId, Pfn};
-use crate::base::{Base, HugeWords};
+use crate::base::{Base, HugeWords, nr_mutexes};
 use crate::frame::mem_sections::{frames_of, range_of};
 use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Pool, Reserve, Watch, word_base};
 use crate::links::Links;
@@ -39,7 +39,12 @@ impl<M: Machine> Vm<M> {
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?.max(span_at_most(&machine));
         check_nodes(&machine)?;
-        let layout = Layout::of(machine.frames(), nr_frames, nr_cpus, machine.nr_swap_slots() as usize)?;
+        let nr_of = layout::Lengths {
+            cpus: nr_cpus,
+            swap_slots: machine.nr_swap_slots() as usize,
+            hugetlb_mutexes: nr_mutexes(&tunables, nr_cpus),
+        };
+        let layout = Layout::of(machine.frames(), nr_frames, nr_of)?;
         let nr_usable = nr_usable(machine.frames(), &layout.meta);
         let marks = watermarks_of(&tunables, nr_usable)?;
         check_linear(&machine)?;
@@ -86,8 +91,9 @@ impl<M: Machine> Vm<M> {
         while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();
         frames.deal_out(&machine, &cpus);
+        let hugetlb_mutexes = layout.hugetlb_mutexes(&machine);
         let swap = SwapArea::new(layout.swap_slots(&machine));
-        let base = Base::new(machine, cpus, swap, tunables, huge);
+        let base = Base::new(machine, cpus, hugetlb_mutexes, swap, tunables, huge);
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
             Reclaim {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::account::rss::RssLine;
+use crate::base::HugetlbMutex;
 use crate::cpu::{CpuData, HintData};
 use crate::frame::{BlockData, FrameCache, FrameDesc, SummaryRow};
 use crate::mem::Words;
@@ -33,6 +34,7 @@ words!(
     GlobalLine,
     FrameCache,
     HintData,
+    HugetlbMutex,
     LimitsData,
     MemberData,
     MembersLine,

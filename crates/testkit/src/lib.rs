@@ -20,6 +20,7 @@
 //! | [`table`] | the coverage of a soak |
 //! | [`baton`] | actors that take turns at each wait of the core |
 //! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
+//! | [`last_page`] | the last page of a pool, wanted by several CPUs |
 //! | [`days`] | processes come and go for days; then the huge pages are counted |
 #![deny(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod fuzz;
 pub mod generate;
 pub mod hosted;
 pub mod judge;
+pub mod last_page;
 pub mod linux;
 pub mod lockstep;
 pub mod model;

@@ -1,14 +1,18 @@
-//! Whatever allocation or read of a file fails in an operation: nothing is lost or left over, and the operation succeeds
-//! when it is tried again.
+//! Whatever allocation, read or write of a file fails in an operation: nothing is lost or left over, and the operation
+//! succeeds when it is tried again.
 #![deny(unsafe_code)]
 
 mod common;
 
 use common::files::{TestFile, content as byte_of, file};
-use common::objects::{EXTRA, Object, orders, whole};
+use common::objects::{EXTRA, Object, map, orders, whole};
+use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, MapFlags, MlockFlags, MremapFlags, Term};
+use softfault::{
+    Access, Advice, CpuId, Event, MapFlags, MlockFlags, MremapFlags, MsyncFlags, Term, WriteBackError, WriteError,
+};
+use std::thread;
 
 const NR_PAGES: u64 = 16;
 /// Where operations map the file once more, and where they move its private mapping.
@@ -166,5 +170,80 @@ fn whatever_fails_in_an_operation_on_a_file() {
             }
         }
         assert!(nr_allocations > 60 && nr_reads > 30, "{nr_allocations} allocations and {nr_reads} reads failed");
+    });
+}
+
+/// Whether all that it wrote has reached the file.
+type WriteOperation = fn(&Stage<'_, '_>) -> bool;
+
+const WRITES: &[WriteOperation] = &[
+    |s| s.object.write_back(0..NR_PAGES).is_ok(),
+    |s| s.space.msync(BASE, NR_PAGES * PAGE, MsyncFlags::SYNC).is_ok(),
+    |s| (0..NR_PAGES).all(|page| s.object.write_back(page..page + 1).is_ok()),
+];
+
+/// Whether a write failed. What was stored is shown in any case, and is in the file after the next attempt.
+fn is_write_refused(w: &World<'_>, sizes: FolioOrders, operation: WriteOperation, k: u64) -> bool {
+    const STORED_TO: [u64; 6] = [0, 1, 6, 9, 10, NR_PAGES - 1];
+    let (storage, object) = storage(w, NR_PAGES * PAGE, sizes);
+    let s = Stage { w, space: w.vm.new_space().unwrap(), object: &object };
+    s.space.mmap_object(BASE, NR_PAGES * PAGE, RW, MapFlags::SHARED | FIXED, whole(&object)).unwrap();
+    STORED_TO.iter().for_each(|page| s.space.write(BASE + page * PAGE, &[STORED]).unwrap());
+    storage.set_failing(Some(k));
+    let before = w.vm.event(Event::FileWriteFailed);
+    let done = operation(&s);
+    assert_eq!(done, w.vm.event(Event::FileWriteFailed) == before, "{sizes:?}, {k}: the caller is told");
+    storage.set_failing(None);
+    check(w.vm, &[w.space, &s.space]);
+    let is_in_file = |page: &u64| storage.byte(page * PAGE) == STORED;
+    assert!(done == STORED_TO.iter().all(is_in_file), "{sizes:?}, {k}: what failed is in the file");
+    let is_dirty = |page: &u64| object.object_page_state(*page).unwrap().dirty;
+    assert!(STORED_TO.iter().all(|page| is_in_file(page) || is_dirty(page)), "{sizes:?}, {k}: stores are forgotten");
+    assert!(operation(&s) && STORED_TO.iter().all(is_in_file), "{sizes:?}, {k}: it fails again");
+    // What is dropped is read from there.
+    w.vm.drop_clean(u64::MAX);
+    for page in 0..NR_PAGES {
+        let mut byte = [0];
+        s.space.read(BASE + page * PAGE, &mut byte).unwrap();
+        assert_eq!(byte, [if STORED_TO.contains(&page) { STORED } else { 1 }], "{sizes:?}, {k}: page {page}");
+    }
+    !done
+}
+
+#[test]
+fn whichever_write_fails() {
+    in_setup(Setup::PLAIN, 1, 8 << 20, |w| {
+        for sizes in [FolioOrders::BASE, orders(0, 3), orders(2, 2)] {
+            let nr_free = w.vm.vmstat().nr_free_pages;
+            for operation in WRITES {
+                let nr = (0..NR_PAGES).take_while(|k| is_write_refused(w, sizes, *operation, *k)).count();
+                assert!(nr >= 3, "{sizes:?}: {nr} writes failed");
+            }
+            assert_eq!(w.vm.vmstat().nr_free_pages, nr_free, "{sizes:?}: frames are lost");
+        }
+    });
+}
+
+/// Also if another caller was told first: its own stores are not in the file.
+#[test]
+fn who_waits_for_a_write_is_told_of_its_error() {
+    in_each_setup(3, 16 << 20, |w| {
+        let (storage, object) = storage(w, 4 * PAGE, FolioOrders::BASE);
+        map(w.space, BASE, 4, &object, 0);
+        w.space.write(BASE + PAGE, &[2]).unwrap();
+        storage.set(Writes::Stay);
+        thread::scope(|scope| {
+            let write_back = |cpu| {
+                let _cpu = w.vm.machine().bind(CpuId(cpu)).unwrap();
+                object.write_back(1..2)
+            };
+            let both = [1, 2].map(|cpu| scope.spawn(move || write_back(cpu)));
+            wait_until(|| storage.nr_kept() == 1 && w.vm.event(Event::Waited) > 1);
+            storage.end_one(w.vm, Err(WriteError));
+            both.into_iter().for_each(|one| assert_eq!(one.join().unwrap(), Err(WriteBackError::NotWritten)));
+        });
+        assert_eq!(object.write_back(0..1), Ok(()), "told already");
+        storage.set(Writes::End);
+        assert_eq!((object.write_back(0..4), storage.byte(PAGE)), (Ok(()), 2));
     });
 }

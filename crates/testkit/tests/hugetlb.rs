@@ -1,13 +1,19 @@
 //! Pools of huge pages: what they count, who gets the last page, and what comes back.
 #![deny(unsafe_code)]
 
+#[path = "hugetlb/allocate.rs"]
+mod allocate;
 mod common;
+#[path = "hugetlb/descs.rs"]
+mod descs;
+#[path = "hugetlb/locks.rs"]
+mod locks;
 
 use common::objects::{Object, bytes, touch, whole};
 use common::*;
 use softfault::{
     CpuId, Errno, FaultError, HugetlbCounts, HugetlbError, MapFlags, MigrateRefusal, MmapError, MremapFlags,
-    ObjectWriteError, Order, TailDescsRefusal,
+    ObjectWriteError, Order, TailDescsRefusal, Vm,
 };
 use softfault_testkit::formats::Tested;
 use std::sync::atomic::AtomicBool;
@@ -114,19 +120,19 @@ fn what_cannot_be_reserved_is_refused_and_nothing_changes() {
 #[test]
 fn anonymous_mappings() {
     with_pool(1, 3, |w| {
-        let at = w.space.mmap(0, 2 * HUGE - 5, RW, ANON).unwrap();
-        assert_eq!(free(w), (3, 2), "the length is rounded up");
+        let at = w.space.mmap(0, 3 * HUGE - 5, RW, ANON).unwrap();
+        assert_eq!(free(w), (3, 3), "the length is rounded up");
         touch(w.space, at + HUGE).unwrap();
-        assert_eq!((free(w), bytes(w.space, at + HUGE)), ((2, 1), [0]));
+        assert_eq!((free(w), bytes(w.space, at + HUGE)), ((2, 2), [0]));
         w.space.write(at + HUGE, &[7; 8]).unwrap();
         let child = w.space.fork().unwrap();
         assert_eq!(bytes(&child, at + HUGE), [7; 8]);
         child.write(at, &[8]).unwrap();
-        assert_eq!((free(w), bytes(w.space, at)), ((1, 0), [8]));
-        w.space.munmap(at, 2 * HUGE).unwrap();
-        assert_eq!(free(w), (1, 0));
+        assert_eq!((free(w), bytes(w.space, at)), ((1, 1), [8]));
+        w.space.munmap(at, 3 * HUGE).unwrap();
+        assert_eq!(free(w), (1, 1));
         drop(child);
-        assert_eq!(free(w), (3, 0));
+        assert_eq!(free(w), (3, 0), "with the claim to a page that nobody touched");
         let dirty = w.space.mmap(AT, 3 * HUGE, RW, ANON | FIXED).unwrap();
         (0..3).for_each(|i| assert_eq!(bytes(w.space, dirty + i * HUGE), [0; 16], "no old bytes"));
     });
@@ -288,6 +294,32 @@ fn h7_bad_input() {
     });
 }
 
+/// The one page of 1 GiB, which is free, becomes 512 of 2 MiB, or stays what it is.
+fn demote(vm: &Vm<Hosted>, space: &Space<'_>) {
+    let of = |order| vm.hugetlb_counts(order).unwrap();
+    let promised = space.mmap(0, 1 << 30, RW, ANON | MapFlags::HUGE_1GB).unwrap();
+    assert_eq!((vm.demote_hugepages(1), of(Order::PMD).nr), (Ok(0), 0), "it is promised");
+    space.munmap(promised, 1 << 30).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    for k in [0, 510] {
+        vm.fail_allocation(Some(k));
+        assert_eq!(vm.demote_hugepages(1).unwrap_err().errno(), Errno::ENOMEM);
+        vm.fail_allocation(None);
+        assert_eq!((of(Order::PUD).free, of(Order::PMD).nr, vm.vmstat().nr_free_pages), (1, 0, before));
+        check(vm, &[space]);
+    }
+    assert_eq!(vm.demote_hugepages(3), Ok(1), "as many as there are");
+    assert_eq!((of(Order::PUD).nr, of(Order::PMD).nr, of(Order::PMD).free), (0, 512, 512));
+    assert_eq!(before - vm.vmstat().nr_free_pages, 511, "4 KiB of descriptors for each");
+    check(vm, &[space]);
+    let at = space.mmap(0, HUGE, RW, ANON).unwrap();
+    touch(space, at + 7 * PAGE).unwrap();
+    check(vm, &[space]);
+    space.munmap(at, HUGE).unwrap();
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
+    check(vm, &[space]);
+}
+
 /// A pool of 1 GiB pages, in memory that is zero: nothing is cleared.
 #[test]
 fn pages_of_1_gib() {
@@ -297,7 +329,7 @@ fn pages_of_1_gib() {
     let space = vm.new_space().unwrap();
     let before = vm.vmstat().nr_free_pages;
     assert_eq!(vm.set_nr_hugepages(Order::PUD, 5), Ok(1), "as many as there is memory for");
-    assert_eq!(before - vm.vmstat().nr_free_pages, 1 << 18);
+    assert_eq!(before - vm.vmstat().nr_free_pages, (1 << 18) - 2047, "4 KiB of descriptors stay");
     let of = || vm.hugetlb_counts(Order::PUD).unwrap();
     let at = space.mmap(0, 1 << 30, RW, ANON | MapFlags::HUGE_1GB).unwrap();
     assert_eq!((of().free, of().reserved), (1, 1));
@@ -308,7 +340,16 @@ fn pages_of_1_gib() {
     check(&vm, &[&space]);
     space.munmap(at, 1 << 30).unwrap();
     assert_eq!((of().nr, of().free, of().reserved), (1, 1, 0));
+    let full = vm.vmstat().nr_free_pages;
+    vm.fail_allocation(Some(2046));
+    assert_eq!(vm.set_nr_hugepages(Order::PUD, 0).unwrap_err().errno(), Errno::ENOMEM);
+    vm.fail_allocation(None);
+    assert_eq!((of().nr, of().free, of().surplus), (1, 1, 0));
+    check(&vm, &[&space]);
     assert_eq!(vm.set_nr_hugepages(Order::PUD, 0), Ok(0));
+    assert_eq!(vm.vmstat().nr_free_pages - full, (1 << 18) - 2047);
+    assert_eq!(vm.set_nr_hugepages(Order::PUD, 1), Ok(1));
+    demote(&vm, &space);
     drop(space);
     check(&vm, &[]);
 }

@@ -124,7 +124,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 54] = [
+const LEFT_OUT: [(&str, &str); 57] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -158,9 +158,12 @@ const LEFT_OUT: [(&str, &str); 54] = [
     ("mmap_file_copy", "mmap: a flag of the VMA is all that differs"),
     ("new_shared_object_of", "new_shared_object: a word of the header is all that differs"),
     ("new_file_object", "nobody else knows it yet"),
+    ("reserve", "what mmap does with an object of a pool: hugetlb/allocate.rs"),
+    ("allocate", "a write of nothing to each page: hugetlb/allocate.rs"),
     ("new_hugetlb_object", "nobody else knows it yet"),
     ("set_nr_hugepages", "one allocation of a block after the other, and a lock: hugetlb.rs"),
     ("set_nr_overcommit_hugepages", "writes one word"),
+    ("demote_hugepages", "one allocation of a frame after the other, and two locks: hugetlb.rs"),
     ("hugetlb_counts", "reads some words"),
     ("new_explicit_object", "nobody else knows it yet"),
     ("new_foreign_object", "a count, and new_shared_object: explicit/foreign.rs"),

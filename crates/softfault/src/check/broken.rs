@@ -68,6 +68,8 @@ pub enum Broken {
     Section(Pfn),
     /// A page of a pool of huge pages is free and used, or the marks of its blocks differ. I57.
     Pool(Pfn),
+    /// The mutex of a page of a pool is held.
+    HugetlbMutex,
     /// The home blocks of this CPU begin or end in memory that was removed. I50.
     Home(CpuId),
     /// The descriptors of this frame and those after it are in a frame that is another's, or nowhere

@@ -9,6 +9,9 @@ use crate::space::vma::ObjectId;
 
 impl<M: Machine> Vm<M> {
     pub(super) fn check_pools(&self) -> Result<(), Broken> {
+        if self.hugetlb_mutexes.iter().any(|mutex| !mutex.is_free()) {
+            return Err(Broken::HugetlbMutex);
+        }
         PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool))
     }
 

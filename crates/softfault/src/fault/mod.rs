@@ -47,6 +47,7 @@ use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::{NotRead, Transit};
 use crate::space::AddressSpace;
 use crate::space::reclaim::Retries;
+use crate::space::vma::ObjectId;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
 use context::{Fault, Here};
@@ -87,6 +88,16 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Sleep(FolioWait),
     /// The place of a large page in an object is the fault's to fill.
     Fill(LargeFill<'vm, M>),
+    /// The page comes from a pool, and its mutex is needed first: of that object and index in huge pages.
+    Lock(ObjectId, u64),
+}
+
+impl<M: Machine> Turn<'_, M> {
+    /// Whether a fault that has a mutex (`base/hugetlb_locks.rs`) keeps it. It does not where it ends, or where it waits for
+    /// something other than frames, as the machine's answer: that may take as long as it likes.
+    fn keeps_mutex(&self) -> bool {
+        matches!(self, Turn::Need(_) | Turn::Again | Turn::Raced | Turn::Fill(_))
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -143,7 +154,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
         let (mut told, mut retries, mut is_major, mut read_mark) = (None, Retries::default(), false, None);
+        let mut mutex = None;
         loop {
+            if mutex.is_some() && !turn.keeps_mutex() {
+                prealloc.note_no_mutex();
+                mutex = None;
+            }
             // Of the slow steps, only a copy comes before the end of a notice: nothing waits
             // between the two.
             if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_)) {
@@ -162,10 +178,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 // When `bring` fails, the preallocation is empty.
                 Turn::Need(need) => {
                     let before = self.vm.nr_reclaimed();
-                    if let Err(refused) = prealloc.bring(need)
-                        && !self.vm.reclaim(&mut retries, before, refused)
-                    {
-                        return Err(self.refuse(FaultError::OutOfFrames));
+                    if let Err(refused) = prealloc.bring(need) {
+                        prealloc.note_no_mutex();
+                        mutex = None;
+                        if !self.vm.reclaim(&mut retries, before, refused) {
+                            return Err(self.refuse(FaultError::OutOfFrames));
+                        }
                     }
                 }
                 Turn::Copy(copying) => {
@@ -223,6 +241,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                             }
                         }
                     }
+                }
+                Turn::Lock(object, index) => {
+                    // Nobody waits for whoever waits here.
+                    prealloc.give_back_all();
+                    mutex = Some(self.vm.lock_hugetlb(object.0, index));
+                    prealloc.note_mutex();
                 }
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),

@@ -17,7 +17,7 @@ use crate::source::object::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
 use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
+use crate::space::vma::{ObjectId, VmaFlags};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
@@ -34,6 +34,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let index = found.pgoff_of(request.vpn);
         if index >= self.vm.object_nr_pages(id) {
             return Turn::Refused(FaultError::BeyondObject);
+        }
+        if let Some(turn) = self.hugetlb_mutex(id, index, prealloc) {
+            return turn;
         }
         let place = self.vm.object_slot(fault.inside, id, index);
         match place.page() {
@@ -71,6 +74,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Raced;
         }
         Turn::Again
+    }
+
+    /// Asks for the mutex of a page of a pool, in the historic disciplines, unless the fault has it. If its mapping was
+    /// replaced since, the mutex is another page's. The word of the page excludes others in any case.
+    #[inline(always)]
+    pub(super) fn hugetlb_mutex(&self, id: ObjectId, index: u64, prealloc: &Prealloc<'vm, M>) -> Option<Turn<'vm, M>> {
+        if !self.vm.has_hugetlb_mutexes() || prealloc.has_mutex() {
+            return None;
+        }
+        let pool = self.vm.object_pool(id)?;
+        Some(Turn::Lock(id, index / pool.order().nr_pages()))
     }
 
     /// Begins to read a page that was swapped out; the first fault reads it for all.

@@ -9,7 +9,8 @@
 //! There is no list and no lock. A page that is free in its pool is a mark of its first block, and the summaries find
 //! it as they find free frames: CPUs search their home blocks first. Whoever clears the mark owns the page.
 //!
-//! The descriptors of a free page are those of free frames, all zero, and the bitmaps say that all of its frames are
+//! The descriptors of a free page are those of free frames, all zero, those of its tails may be free memory
+//! (`tail_descs.rs`), and the bitmaps say that all of its frames are
 //! in use. The blocks say whether it is zero, as they do of free frames.
 //!
 //! A page is taken only by a caller that has a claim to one (`pool_counts.rs`): as many are free as there are
@@ -73,11 +74,25 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Gives a page of the pool that the caller owns back to free memory.
-    pub(crate) fn pool_release(&self, pool: PoolId, first: Pfn) {
+    ///
+    /// # Errors
+    ///
+    /// There are no frames for the descriptors of its tails, and the caller has it still.
+    pub(crate) fn pool_release(&self, pool: PoolId, first: Pfn) -> Result<(), OutOfFrames> {
+        self.pool_make_whole(pool, first)?;
         self.for_each_block(first, pool.order(), &mut |b| {
             self.frames.blocks.at(b).leave_pool();
             self.release_run(b.first_frame(), BLOCK_FRAMES, self.frames.content(b.first_frame(), BLOCK_FRAMES));
         });
+        Ok(())
+    }
+
+    /// The tails of a page that the caller owns have descriptors from now on.
+    pub(super) fn pool_make_whole(&self, pool: PoolId, first: Pfn) -> Result<(), OutOfFrames> {
+        if self.frames.lacks_tail_descs(BlockId::of(first)) {
+            return self.make_whole_if_free(first, pool.order());
+        }
+        Ok(())
     }
 
     /// A page that the caller owns is free in its pool from now on.

@@ -14,14 +14,18 @@
 //! Pages that the pool is to have (*persistent*), and those beyond (*surplus*), are one word, so that no change of the
 //! pool's size is seen in part. Numbers of free and reserved pages are sums, exact at rest.
 //!
+//! The descriptors of the tails of a persistent page are free memory. A page goes to free memory when there are frames
+//! for them, and stays in the pool otherwise, with all counts as they were. Surplus pages keep theirs: they come to
+//! callers that hold frames, which cannot wait until nobody sees them.
+//!
 //! Source: the counters are those of Linux (Documentation/admin-guide/mm/hugetlbpage.rst); `resv_hugepages` is the number
 //! of free pages less `unreserved`.
 //!
 //! Locks on entry: none, no section.
 
-use super::{Memory, OutOfFrames, PoolId};
+use super::{FrameList, Memory, OutOfFrames, PoolId};
 use crate::account::Event;
-use crate::addr::Pfn;
+use crate::addr::{BlockId, Pfn};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 
@@ -146,7 +150,7 @@ impl<M: Machine> Memory<M> {
             let most = pool.overcommit.load(Ordering::Acquire);
             let room = most.saturating_sub(pool.sizes().surplus());
             if nr > pool.nr_unreserved().saturating_add(room) || self.bring_surplus(id, most).is_err() {
-                (0..nr_brought).for_each(|_| self.trim_surplus(id));
+                (0..nr_brought).for_each(|_| _ = self.trim_surplus(id));
                 return Err(NoHugePages);
             }
             nr_brought += 1;
@@ -180,22 +184,31 @@ impl<M: Machine> Memory<M> {
         if nr > 0 {
             self.pool(id).unreserved.fetch_add(nr, Ordering::AcqRel);
             let nr_surplus = self.pool(id).sizes().surplus().min(nr);
-            (0..nr_surplus).for_each(|_| self.trim_surplus(id));
+            (0..nr_surplus).for_each(|_| _ = self.trim_surplus(id));
         }
     }
 
     /// A free surplus page to which nobody has a claim becomes free memory, if there is one. The count comes first: nobody
     /// may be refused a page that is about to stay.
-    fn trim_surplus(&self, id: PoolId) {
+    pub(crate) fn trim_surplus(&self, id: PoolId) -> bool {
         let pool = self.pool(id);
         if !pool.lose_surplus() {
-            return;
+            return false;
         }
-        if pool.try_reserve(1) {
-            self.pool_release(id, self.pool_take(id));
-        } else {
+        let is_gone = pool.try_reserve(1) && self.release_surplus(id, self.pool_take(id));
+        if !is_gone {
             pool.sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
         }
+        is_gone
+    }
+
+    /// A page that the caller owns, and that is not counted, becomes free memory, or else is free in the pool.
+    fn release_surplus(&self, id: PoolId, first: Pfn) -> bool {
+        let is_gone = self.pool_release(id, first).is_ok();
+        if !is_gone {
+            self.add_free(id, first);
+        }
+        is_gone
     }
 
     /// A page for a fault, with a reservation or without. It may not be zero.
@@ -213,15 +226,16 @@ impl<M: Machine> Memory<M> {
     /// A page is not used any more, and nobody has a claim to it.
     pub(crate) fn hugetlb_put(&self, id: PoolId, first: Pfn) {
         self.pool_soil(id, first);
-        if self.pool(id).lose_surplus() {
-            self.pool_release(id, first);
-        } else {
+        if !self.pool(id).lose_surplus() {
             self.add_free(id, first);
+        } else if !self.release_surplus(id, first) {
+            self.pool(id).sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
         }
     }
 
-    /// One more persistent page, up to `nr`: a surplus one, or from free memory. `false` if there are as many.
-    pub(crate) fn hugetlb_grow(&self, id: PoolId, nr: u64) -> Result<bool, OutOfFrames> {
+    /// One more persistent page, up to `nr`: a surplus one, or from free memory. `false` if there are as many. Adds the
+    /// frames that had the descriptors of its tails to `former`.
+    pub(crate) fn hugetlb_grow(&self, id: PoolId, nr: u64, former: &mut FrameList) -> Result<bool, OutOfFrames> {
         let pool = self.pool(id);
         if pool.sizes().persistent() >= nr {
             return Ok(false);
@@ -230,6 +244,7 @@ impl<M: Machine> Memory<M> {
             return Ok(true);
         }
         let first = self.pool_bring(id)?;
+        self.drop_tail_descs_into(first, id.order(), former);
         pool.sizes.fetch_add(1, Ordering::AcqRel);
         self.add_free(id, first);
         Ok(true)
@@ -237,21 +252,53 @@ impl<M: Machine> Memory<M> {
 
     /// One persistent page less, down to `nr`: a free one that is unreserved goes to free memory, or else one becomes
     /// surplus. `false` if there are as few.
-    pub(crate) fn hugetlb_shrink(&self, id: PoolId, nr: u64) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// There are no frames for the descriptors of its tails; page and counts are as they were.
+    pub(crate) fn hugetlb_shrink(&self, id: PoolId, nr: u64) -> Result<bool, OutOfFrames> {
         let pool = self.pool(id);
         if pool.sizes().persistent() <= nr {
-            return false;
+            return Ok(false);
         }
         if !pool.try_reserve(1) {
-            return pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE));
+            return Ok(pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE)));
         }
         let first = self.pool_take(id);
+        // Before the count: what is refused has changed nothing.
+        self.pool_make_whole(id, first).inspect_err(|_| self.add_free(id, first))?;
         if pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1)) {
-            self.pool_release(id, first);
-            return true;
+            self.pool_release(id, first).inspect_err(|_| debug_assert!(false, "it has its descriptors"))?;
+            return Ok(true);
         }
         self.add_free(id, first);
-        false
+        Ok(false)
+    }
+
+    /// One persistent page of 1 GiB that is free and unreserved becomes 512 of 2 MiB. `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// There are no frames for the descriptors of 511 pages; page and counts are as they were.
+    pub(crate) fn hugetlb_demote(&self) -> Result<bool, OutOfFrames> {
+        let (from, to) = (PoolId::Of1G, PoolId::Of2M);
+        if self.pool(from).sizes().persistent() == 0 || !self.pool(from).try_reserve(1) {
+            return Ok(false);
+        }
+        let first = self.pool_take(from);
+        if self.frames.lacks_tail_descs(BlockId::of(first)) {
+            self.make_heads(first, from.order()).inspect_err(|_| self.add_free(from, first))?;
+        }
+        if !self.pool(from).change(|seen| (seen.persistent() > 0).then(|| seen.0 - 1)) {
+            debug_assert!(false, "the caller has `resize`");
+            self.add_free(from, first);
+            return Ok(false);
+        }
+        // Before they are free: a page that is found counts.
+        self.pool(to).sizes.fetch_add(from.order().nr_pages() / to.order().nr_pages(), Ordering::AcqRel);
+        self.for_each_block(first, from.order(), &mut |b| self.frames.blocks.at(b).become_page());
+        self.for_each_block(first, from.order(), &mut |b| self.add_free(to, b.first_frame()));
+        Ok(true)
     }
 
     pub(crate) fn hugetlb_set_overcommit(&self, id: PoolId, nr: u64) {

@@ -20,6 +20,9 @@
 //! | a remover that owns the entry | tail descriptors are dropped when no entry names the folio, after a wait for owned ones |
 //! | the holder of a pin | it does not: the bitmap of tails says what the head is |
 //!
+//! A page of a pool loses those of its tails when it comes to the pool, where nobody names it, and has them again before it
+//! leaves (`pool_counts.rs`). It has none while it is used: it is neither cut nor moved.
+//!
 //! Source: Linux, `mm/hugetlb_vmemmap.c`, which maps the pages of tails to one page.
 //!
 //! Locks on entry: none.
@@ -59,9 +62,11 @@ impl Frames {
         self.descs.is_there(pfn.0 as usize).then_some(pfn)
     }
 
-    /// The quarters of a block that have descriptors of tails alone: all, if its first frame is one.
+    /// The quarters of a block that have descriptors of tails alone: all, if its first frame is one. Of a page that is
+    /// free in its pool no frame is marked as a tail.
     fn tail_quarters(&self, b: BlockId) -> Range<usize> {
-        usize::from(!self.is_tail(b.first_frame()))..NR_QUARTERS
+        let is_behind = self.is_tail(b.first_frame()) || self.blocks.at(b).is_behind_in_pool(b);
+        usize::from(!is_behind)..NR_QUARTERS
     }
 
     /// The frame that has the descriptors of a quarter. `None` if that has no descriptor itself: nobody could have it.
@@ -108,13 +113,20 @@ impl Frames {
                 Some(pfn) if pfn == self.zero => {
                     self.tail_quarters(b).contains(&quarter) && self.lacks_tail_descs(b) && self.is_filled_by_folio(b)
                 }
-                Some(pfn) => !self.lacks_tail_descs(b) && self.has_descs_of(pfn) == Some((b, quarter)),
+                // The first one may have come back alone, of a page of 2 MiB that was a part of 1 GiB.
+                Some(pfn) => {
+                    let may_be_there = !self.lacks_tail_descs(b) || !self.tail_quarters(b).contains(&quarter);
+                    may_be_there && self.has_descs_of(pfn) == Some((b, quarter))
+                }
             };
             (!is_right).then_some(Pfn(b.first_frame().0 + (quarter as u64 * DESCS_PER_FRAME) as u32))
         })
     }
 
     fn is_filled_by_folio(&self, b: BlockId) -> bool {
+        if self.blocks.at(b).is_in_pool() {
+            return true;
+        }
         let head = self.desc(self.head(b.first_frame())).state();
         head.kind() == FrameKind::Shared && head.order() >= Order::PMD
     }
@@ -142,15 +154,20 @@ impl<M: Machine> Memory<M> {
     /// frames that had them. No entry names the folio, which is the caller's to change. `None` if some lie in frames
     /// without descriptors.
     pub(crate) fn drop_tail_descs(&self, first: Pfn, order: Order) -> Option<FrameList> {
+        let mut former = FrameList::EMPTY;
+        self.drop_tail_descs_into(first, order, &mut former).then_some(former)
+    }
+
+    /// The same; adds the frames to others.
+    pub(super) fn drop_tail_descs_into(&self, first: Pfn, order: Order, former: &mut FrameList) -> bool {
         let (frames, mut have_all) = (&self.frames, true);
         self.for_each_block(first, order, &mut |b| {
             have_all &= frames.tail_quarters(b).all(|quarter| frames.desc_frame(b, quarter).is_some());
         });
-        let mut former = FrameList::EMPTY;
         if have_all {
-            self.for_each_block(first, order, &mut |b| frames.drop_tail_descs_of(b, &mut former));
+            self.for_each_block(first, order, &mut |b| frames.drop_tail_descs_of(b, former));
         }
-        have_all.then_some(former)
+        have_all
     }
 
     /// The frames are free memory from now on; their number. The sections are over that had found them.
@@ -215,7 +232,7 @@ impl<M: Machine> Memory<M> {
         self.for_each_block(first, order, &mut |b| self.make_block_whole(b, spares));
     }
 
-    /// The same, if there are such frames.
+    /// The same, if there are such frames. For callers that may hold others.
     pub(crate) fn make_whole_if_free(&self, first: Pfn, order: Order) -> Result<(), OutOfFrames> {
         let mut spares = self.desc_spares_if_free(nr_frames_of_tails(order))?;
         self.make_whole(first, order, &mut spares);
@@ -223,12 +240,30 @@ impl<M: Machine> Memory<M> {
     }
 
     fn make_block_whole(&self, b: BlockId, spares: &mut FrameList) {
-        for quarter in self.frames.tail_quarters(b) {
-            let Some(pfn) = spares.pop(&self.frames) else { return debug_assert!(false, "I51: frames were counted") };
-            self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner_of(b, quarter), 0);
-            self.frames.desc_frames(b).set(quarter, pfn);
-            self.nr_total_pages.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.frames.tail_quarters(b).for_each(|quarter| self.make_quarter_whole(b, quarter, spares));
+    }
+
+    fn make_quarter_whole(&self, b: BlockId, quarter: usize, spares: &mut FrameList) {
+        let Some(pfn) = spares.pop(&self.frames) else { return debug_assert!(false, "I51: frames were counted") };
+        self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner_of(b, quarter), 0);
+        self.frames.desc_frames(b).set(quarter, pfn);
+        self.nr_total_pages.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A page of 1 GiB of a pool that lacks the descriptors of its tails, and that is the caller's, is about to be pages of one
+    /// block each: their first frames get descriptors.
+    ///
+    /// # Errors
+    ///
+    /// There are no frames for them; nothing has changed.
+    pub(super) fn make_heads(&self, first: Pfn, order: Order) -> Result<(), OutOfFrames> {
+        let mut spares = self.desc_spares_if_free(order.nr_pages() / BLOCK_FRAMES - 1)?;
+        self.for_each_block(first, order, &mut |b| {
+            if b.first_frame() != first {
+                self.make_quarter_whole(b, 0, &mut spares);
+            }
+        });
+        Ok(())
     }
 
     /// The block is about to be given back with its folio, and the caller's alone: that cannot fail. Where no frame is

@@ -79,7 +79,7 @@ fn field_at(fields: Fields, offset: usize) -> &'static str {
 
 /// Which element an address lies in, and where in it.
 fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<(usize, usize)> {
-    let first = core::ptr::from_ref(array.at(0)).addr();
+    let first = core::ptr::from_ref(array.get(0)?).addr();
     let offset = addr.checked_sub(first)?;
     (offset < array.len() * size_of::<T>()).then_some((offset / size_of::<T>(), offset % size_of::<T>()))
 }
@@ -95,6 +95,9 @@ impl<M: Machine> Vm<M> {
         }
         if let Some((_, at)) = in_array(&self.cpus, addr) {
             return Some(Place { structure: "CpuData", field: field_at(CPU, at) });
+        }
+        if in_array(&self.hugetlb_mutexes, addr).is_some() {
+            return Some(Place { structure: "HugetlbMutex", field: "lock" });
         }
         let summary = &self.frames.blocks.summary;
         if let Some((row, _)) = in_array(summary.rows(), addr) {

@@ -168,14 +168,20 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Whether a write has failed since this was asked last.
-    pub(crate) fn take_write_error(&self, id: ObjectId) -> bool {
+    /// Writes of the object that have failed so far.
+    pub(crate) fn nr_write_errors(&self, id: ObjectId) -> u64 {
+        self.object(id).write_errors.load(Ordering::Acquire) & LOW
+    }
+
+    /// Whether a write has failed of which nobody was told, or since there were `nr_before` failures: the caller may have
+    /// waited for that one, whoever was told of it first.
+    pub(crate) fn take_write_error(&self, id: ObjectId, nr_before: u64) -> bool {
         let errors = &self.object(id).write_errors;
         let mut seen = errors.load(Ordering::Acquire);
         loop {
             let nr_failed = seen & LOW;
             if nr_failed == seen >> HALF {
-                return false;
+                return nr_failed != nr_before;
             }
             let told = nr_failed | nr_failed << HALF;
             match errors.compare_exchange(seen, told, Ordering::AcqRel, Ordering::Acquire) {

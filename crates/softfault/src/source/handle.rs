@@ -14,6 +14,7 @@ use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::policy::folio::around;
 use crate::program;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -227,6 +228,29 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             })?;
         }
         self.vm.reclaim_if_low();
+        Ok(())
+    }
+
+    /// Provides pages that are missing, up to the size: fallocate(2). Pages that were there keep their bytes. What is
+    /// beyond the size is not provided.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectWriteError`]; the pages before the one that was refused stay.
+    ///
+    /// Source: fallocate(2).
+    pub fn allocate(&self, pages: impl Into<ObjectPages>) -> Result<(), ObjectWriteError> {
+        self.vm.call();
+        self.may_be_written()?;
+        let (pages, order) = (pages.into(), self.vm.object_orders(self.id).least());
+        let mut pace = Pace::new(&self.vm.machine);
+        let mut index = around(pages.start, order).start;
+        while index < pages.end.min(self.vm.object_nr_pages(self.id)) {
+            pace.step();
+            self.with_frame(index, &mut |_| ())?;
+            self.vm.reclaim_if_low();
+            index += order.nr_pages();
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::AddressSpace;
 use super::tree::{Direction, GapRequest, Snapshot};
 use super::vma::VmaFlags;
-use crate::addr::{PAGE_SIZE, PageRange, Vpn};
+use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::table::format::Format;
@@ -62,6 +62,20 @@ impl<M: Machine> AddressSpace<'_, M> {
             return self.find_anywhere(tree, nr_pages, huge).or_else(|| self.find_hole(tree, 0, nr_pages));
         }
         self.find_hole(tree, hint, nr_pages)
+    }
+
+    /// Finds a hole for whole pages of a pool, at the hint rounded up if that is free.
+    pub(crate) fn find_hole_of_huge_pages(
+        &self,
+        tree: &Snapshot<'_, M>,
+        hint: u64,
+        nr_pages: u64,
+        order: Order,
+    ) -> Option<Vpn> {
+        let huge = order.nr_pages();
+        let hint = hint.checked_next_multiple_of(huge * PAGE_SIZE).filter(|hint| *hint > 0);
+        let at_hint = hint.and_then(|hint| self.find_hole(tree, hint, nr_pages));
+        at_hint.filter(|vpn| vpn.0.is_multiple_of(huge)).or_else(|| self.find_anywhere(tree, nr_pages, huge))
     }
 
     /// Finds a hole for `MAP_32BIT` as Linux does: at the hint if that is below 2 GiB, else the

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! descriptors of the sections that are there │ their blocks │ data of CPUs │ summaries, and the
-//! words that say where the first two lie │ slots of the swap area │ zero frame
+//! words that say where the first two lie │ slots of the swap area │ mutexes of faults on pages of pools │ zero frame
 //! ```
 //! Memory sections that the metadata fills are treated as holes: nobody reads the descriptor of a
 //! metadata frame. That saves 66 MB of descriptors that say "reserved" per terabyte.
@@ -12,6 +12,7 @@
 
 use super::NewVmError;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, PAGE_SIZE, Pfn};
+use crate::base::HugetlbMutex;
 use crate::cpu::CpuData;
 use crate::frame::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of};
 use crate::frame::{BlockData, BlockPieces, Blocks, Content, DeferredSections, Descs, FrameDesc, Summary};
@@ -22,16 +23,23 @@ use crate::sync::Word;
 use core::ops::Range;
 
 /// Number of the parts in the picture of the module.
-const NR_PARTS: usize = 6;
+const NR_PARTS: usize = 7;
 /// Sections of memory that is not zero of which the metadata is written at the beginning: 2 GiB. A guess.
 const NR_AT_ONCE: usize = 16;
+
+/// How many there are of what does not depend on memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    pub(super) cpus: usize,
+    pub(super) swap_slots: usize,
+    pub(super) hugetlb_mutexes: usize,
+}
 
 #[derive(Debug)]
 pub(super) struct Layout {
     /// One past the highest frame.
     nr_frames: u64,
-    nr_cpus: usize,
-    nr_slots: usize,
+    lengths: Lengths,
     /// Sections that are wholly metadata.
     filled: Range<usize>,
     /// Frames of each part.
@@ -42,15 +50,10 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Finds the first range with room.
-    pub(super) fn of(
-        ranges: &[FrameRange],
-        nr_frames: u64,
-        nr_cpus: usize,
-        nr_slots: usize,
-    ) -> Result<Layout, NewVmError> {
+    pub(super) fn of(ranges: &[FrameRange], nr_frames: u64, lengths: Lengths) -> Result<Layout, NewVmError> {
         let nr_sections = nr_frames.div_ceil(MEM_SECTION_FRAMES) as usize;
         let nr_there = (0..nr_sections).filter(|section| has_memory(ranges, *section)).count();
-        let nr_of = |nr_filled: usize| parts(nr_frames, nr_cpus, nr_slots, nr_there - nr_filled);
+        let nr_of = |nr_filled: usize| parts(nr_frames, lengths, nr_there - nr_filled);
         let nr_most: u64 = nr_of(0).iter().sum();
         let home = ranges.iter().find(|r| r.nr_frames > nr_most);
         let first = home.ok_or(NewVmError::NoRoom { nr_frames: nr_most })?.first;
@@ -66,7 +69,7 @@ impl Layout {
             let meta = FrameRange { first, nr_frames: nr_of.iter().sum() };
             let now = filled_by(meta.nr_frames);
             if now.len() >= filled.len() {
-                return Ok(Layout { nr_frames, nr_cpus, nr_slots, filled, nr_of, meta });
+                return Ok(Layout { nr_frames, lengths, filled, nr_of, meta });
             }
             filled = now;
         }
@@ -86,15 +89,19 @@ impl Layout {
     }
 
     pub(super) fn zero(&self) -> Pfn {
-        self.at(5)
+        self.at(6)
     }
 
     pub(super) fn swap_slots<M: Machine>(&self, machine: &M) -> FrameArray<SlotData> {
-        FrameArray::over(machine, self.at(4), 0, self.nr_slots)
+        FrameArray::over(machine, self.at(4), 0, self.lengths.swap_slots)
+    }
+
+    pub(super) fn hugetlb_mutexes<M: Machine>(&self, machine: &M) -> FrameArray<HugetlbMutex> {
+        FrameArray::over(machine, self.at(5), 0, self.lengths.hugetlb_mutexes)
     }
 
     pub(super) fn cpus<M: Machine>(&self, machine: &M) -> FrameArray<CpuData> {
-        FrameArray::over(machine, self.at(2), 0, self.nr_cpus)
+        FrameArray::over(machine, self.at(2), 0, self.lengths.cpus)
     }
 
     /// Whether a section is left for later where memory is not zero: all of it is free, and others come first.
@@ -142,14 +149,14 @@ impl Layout {
         let (nr_sections, nr_blocks) = (self.nr_sections(), self.nr_blocks());
         let is_there = |section: usize| has_memory(machine.frames(), section) && !self.filled.contains(&section);
         let nr_there = (0..nr_sections).filter(|section| is_there(*section)).count();
-        let (nr_descs, nr_block_data) = lengths(self.nr_frames, nr_there);
+        let (nr_descs, nr_block_data) = in_sections(self.nr_frames, nr_there);
         let all_descs = FrameArray::<FrameDesc>::over(machine, self.at(0), 0, nr_descs);
         let all_blocks = FrameArray::<BlockData>::over(machine, self.at(1), 0, nr_block_data);
-        let after = Summary::bytes_for(nr_blocks as u32, self.nr_cpus);
+        let after = Summary::bytes_for(nr_blocks as u32, self.lengths.cpus);
         let places = FrameArray::<Word>::over(machine, self.at(3), after, 2 * nr_sections);
         let descs = Descs::over(places.part(0, nr_sections), self.nr_frames as usize);
         let data = BlockPieces::over(places.part(nr_sections, nr_sections), nr_blocks);
-        let summary = Summary::over(machine, self.at(3), nr_blocks as u32, self.nr_cpus);
+        let summary = Summary::over(machine, self.at(3), nr_blocks as u32, self.lengths.cpus);
         let (mut rank, mut next) = (nr_there, nr_sections);
         for section in (0..nr_sections).rev() {
             if !is_there(section) {
@@ -189,24 +196,26 @@ fn leave_out(summary: &Summary, sections: Range<usize>) {
     }
 }
 
-/// Descriptors and blocks of so many sections, among them the last, which may end early.
-fn lengths(nr_frames: u64, nr_there: usize) -> (usize, usize) {
+/// Numbers of descriptors and blocks of so many sections, among them the last, which may end early.
+fn in_sections(nr_frames: u64, nr_there: usize) -> (usize, usize) {
     let nr_missing = nr_frames.next_multiple_of(MEM_SECTION_FRAMES) - nr_frames;
     let nr_descs = nr_there as u64 * MEM_SECTION_FRAMES - nr_missing;
     (nr_descs as usize, nr_descs.div_ceil(BLOCK_FRAMES) as usize)
 }
 
 /// Frames of each part, with so many sections.
-fn parts(nr_frames: u64, nr_cpus: usize, nr_slots: usize, nr_there: usize) -> [u64; NR_PARTS] {
-    let (nr_descs, nr_block_data) = lengths(nr_frames, nr_there);
+fn parts(nr_frames: u64, lengths: Lengths, nr_there: usize) -> [u64; NR_PARTS] {
+    let (nr_descs, nr_block_data) = in_sections(nr_frames, nr_there);
     let nr_places = 2 * nr_frames.div_ceil(MEM_SECTION_FRAMES) as usize;
-    let words_of_summary = Summary::bytes_for(nr_frames.div_ceil(BLOCK_FRAMES) as u32, nr_cpus) / size_of::<Word>();
+    let words_of_summary =
+        Summary::bytes_for(nr_frames.div_ceil(BLOCK_FRAMES) as u32, lengths.cpus) / size_of::<Word>();
     [
         FrameArray::<FrameDesc>::frames_for(nr_descs),
         FrameArray::<BlockData>::frames_for(nr_block_data),
-        FrameArray::<CpuData>::frames_for(nr_cpus),
+        FrameArray::<CpuData>::frames_for(lengths.cpus),
         FrameArray::<Word>::frames_for(words_of_summary + nr_places),
-        FrameArray::<SlotData>::frames_for(nr_slots),
+        FrameArray::<SlotData>::frames_for(lengths.swap_slots),
+        FrameArray::<HugetlbMutex>::frames_for(lengths.hugetlb_mutexes),
         1,
     ]
 }

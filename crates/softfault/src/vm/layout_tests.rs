@@ -40,7 +40,8 @@ fn sections_of_metadata_have_none() {
     for nr_frames in [GIB, 64 * GIB, 64 * GIB + 5, 1024 * GIB] {
         for first in [0, 7, MEM_SECTION_FRAMES, 5 * MEM_SECTION_FRAMES - 1] {
             let ranges = [range(first, nr_frames)];
-            let layout = Layout::of(&ranges, first + nr_frames, 4, 0).unwrap();
+            let layout =
+                Layout::of(&ranges, first + nr_frames, Lengths { cpus: 4, swap_slots: 0, hugetlb_mutexes: 9 }).unwrap();
             let (start, end) = (u64::from(layout.meta.first.0), layout.meta.end());
             assert_eq!(start, first);
             assert!(layout.meta.nr_frames * 4096 <= nr_frames * 33 + 300 * 4096, "{layout:?}");

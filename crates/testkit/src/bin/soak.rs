@@ -1,4 +1,4 @@
-//! The soak tests: `soak differential|lockstep|parallel|huge|relax [--seconds N] ...`.
+//! The soak tests: `soak differential|lockstep|parallel|huge|relax|hugetlb [--seconds N] ...`.
 //!
 //! `differential` runs sequences from consecutive seeds on the host's Linux, on
 //! the core and on the model; in every second one memory of the core's machine fails, and pages
@@ -8,17 +8,19 @@
 //! machine, in both of its modes and under all fault-locking modes, against the model.
 //! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
 //! several spaces, with every page's content known. `relax` has three actors take
-//! turns wherever the core waits, by a seed.
+//! turns wherever the core waits, by a seed. `hugetlb` has several CPUs fault on the last page of a pool, in so many rounds of H1
+//! and as many of H2.
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
 use softfault::table::format::X86_64;
-use softfault::{FaultLocking, MAX_CPUS, Tunables, Vm};
+use softfault::{FaultLocking, HugetlbLocking, MAX_CPUS, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::judge::{Difference, Judge, Sides};
+use softfault_testkit::last_page::{self, Case, Played};
 use softfault_testkit::linux::Linux;
 use softfault_testkit::op::{Op, Outcome};
 use softfault_testkit::spread::NR_THREADS;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME] [--files PERCENT]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME] [--files PERCENT] | hugetlb [--rounds N] [--cpus N]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -38,6 +40,7 @@ enum Test {
     Parallel,
     Huge,
     Relax,
+    Hugetlb,
 }
 
 struct Options {
@@ -51,6 +54,8 @@ struct Options {
     fault_locking: Option<FaultLocking>,
     /// Different differences to look for before it ends.
     nr_differences: usize,
+    /// Rounds of each case, for `hugetlb`.
+    nr_rounds: u64,
     /// Steps about files in each sequence, in percent; or some in every third one.
     file_percent: Option<u64>,
 }
@@ -72,9 +77,12 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         Some("parallel") => Test::Parallel,
         Some("huge") => Test::Huge,
         Some("relax") => Test::Relax,
+        Some("hugetlb") => Test::Hugetlb,
         other => {
             let given = other.unwrap_or("missing");
-            return Err(format!("the test is {given}, should be differential, lockstep, parallel, huge or relax"));
+            return Err(format!(
+                "the test is {given}, should be differential, lockstep, parallel, huge, relax or hugetlb"
+            ));
         }
     };
     let mut options = Options {
@@ -85,6 +93,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         seed: 1,
         sides,
         nr_differences: 1,
+        nr_rounds: 1_000_000,
         file_percent: None,
     };
     while let Some(name) = args.next() {
@@ -93,6 +102,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         match name.as_str() {
             "--seconds" => options.seconds = number()?,
             "--seed" => options.seed = number()?,
+            "--rounds" => options.nr_rounds = number()?,
             "--files" => options.file_percent = Some(number()?.min(100)),
             "--differences" => options.nr_differences = number()?.max(1) as usize,
             "--fault-locking" | "--discipline" => {
@@ -105,9 +115,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--cpus" => {
                 options.nr_cpus = number()? as usize;
                 // Each CPU of the huge soak has a thread.
-                let most = if options.test == Test::Huge { 64 } else { MAX_CPUS };
-                if !(2..=most).contains(&options.nr_cpus) {
-                    return Err(format!("--cpus is {value}, should be 2 to {most}"));
+                let most = if matches!(options.test, Test::Huge | Test::Hugetlb) { 64 } else { MAX_CPUS };
+                let least = if options.test == Test::Hugetlb { 4 } else { 2 };
+                if !(least..=most).contains(&options.nr_cpus) {
+                    return Err(format!("--cpus is {value}, should be {least} to {most}"));
                 }
             }
             "--check" => options.sides.check_every = number()? as usize,
@@ -230,6 +241,30 @@ fn relax(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Rounds of both cases, a part of them with each discipline.
+fn hugetlb(options: &Options) -> ExitCode {
+    const PART: u64 = 500;
+    let started = Instant::now();
+    for case in [Case::H1, Case::H2] {
+        let (mut nr, mut all) = (0, Played::default());
+        while nr < options.nr_rounds {
+            UNDER_WAY.store(nr, Ordering::Relaxed);
+            let locking = HugetlbLocking::ALL[(nr / PART) as usize % HugetlbLocking::ALL.len()];
+            let part = PART.min(options.nr_rounds - nr);
+            match last_page::play(case, locking, options.nr_cpus, part) {
+                Ok(played) => all += played,
+                Err(what) => {
+                    println!("{case:?}, {}, after {nr} rounds: {what}", locking.name());
+                    return ExitCode::from(1);
+                }
+            }
+            nr += part;
+        }
+        println!("{case:?}: {nr} rounds, {all}; {} s", started.elapsed().as_secs());
+    }
+    ExitCode::SUCCESS
+}
+
 fn machine(nr_cpus: usize, mode: Mode, fault_locking: FaultLocking) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
     let arena_bytes = 256 << 20;
     let config = HostedConfig::default()
@@ -325,6 +360,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         Test::Lockstep | Test::Parallel => several(options),
         Test::Huge => Ok(huge(options)),
         Test::Relax => Ok(relax(options)),
+        Test::Hugetlb => Ok(hugetlb(options)),
     }
 }
 

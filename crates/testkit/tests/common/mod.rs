@@ -17,8 +17,8 @@ pub use format::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    AddressSpace, Advice, CpuId, FaultLocking, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Prot, RssPages,
-    Tunables, Vm,
+    AddressSpace, Advice, CpuId, FaultLocking, HugeKnobs, HugetlbLocking, Machine, MapFlags, MremapFlags, Pfn, Prot,
+    RssPages, Tunables, Vm,
 };
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
@@ -97,6 +97,13 @@ impl Setup {
         let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
         let tunables =
             Tunables::default().with_fault_locking(self.fault_locking).with_rss_percpu(rss_percpu).with_thp(thp);
+        // Likewise the disciplines of faults on pages of pools; `one` beside the other lock of a whole space.
+        let hugetlb = match (self.fault_locking, self.mode) {
+            (FaultLocking::Global, _) => HugetlbLocking::One,
+            (_, Mode::Broadcast) => HugetlbLocking::Table,
+            _ => HugetlbLocking::Lockfree,
+        };
+        let tunables = tunables.with_hugetlb_locking(hugetlb);
         // Most tests of files say which page is read when.
         Vm::new(hosted, tunables.with_readahead_bytes(0)).unwrap()
     }

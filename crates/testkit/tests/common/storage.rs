@@ -21,6 +21,8 @@ pub enum Writes {
 pub struct Storage {
     bytes: Mutex<Vec<u8>>,
     writes: AtomicU8,
+    /// This write fails, counted from when it was said.
+    failing: AtomicU64,
     /// Pages from this one on have no room.
     full_from: AtomicU64,
     kept: Mutex<VecDeque<FileWrite>>,
@@ -40,7 +42,9 @@ impl HostFile for Storage {
         assert_eq!(bytes.len() as u64, write.len_bytes());
         self.log.lock().unwrap().push((write.offset_bytes() / PAGE, write.len_bytes()));
         match self.writes.load(SeqCst) {
-            at if at == Writes::Fail as u8 => Writing::Ended(write, Err(WriteError)),
+            at if at == Writes::Fail as u8 || self.failing.fetch_sub(1, SeqCst) == 0 => {
+                Writing::Ended(write, Err(WriteError))
+            }
             at if at == Writes::Stay as u8 => {
                 self.kept.lock().unwrap().push_back(write);
                 Writing::UnderWay
@@ -66,6 +70,11 @@ impl Storage {
 
     pub fn set(&self, writes: Writes) {
         self.writes.store(writes as u8, SeqCst);
+    }
+
+    /// The write after so many fails.
+    pub fn set_failing(&self, after: Option<u64>) {
+        self.failing.store(after.unwrap_or(u64::MAX), SeqCst);
     }
 
     pub fn set_full_from(&self, page: u64) {
@@ -108,6 +117,7 @@ pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Ar
     let storage = Arc::new(Storage {
         bytes: Mutex::new(vec![1; size_bytes as usize]),
         writes: AtomicU8::new(Writes::End as u8),
+        failing: AtomicU64::new(u64::MAX),
         full_from: AtomicU64::new(u64::MAX),
         kept: Mutex::default(),
         log: Mutex::default(),

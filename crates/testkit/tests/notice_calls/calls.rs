@@ -81,7 +81,9 @@ calls! {
     No "Vm::new_hugetlb_object": |s| drop(s.vm.new_hugetlb_object(0, Order::PMD));
     No "Vm::set_nr_hugepages": |s| _ = s.vm.set_nr_hugepages(Order::PMD, 0);
     No "Vm::set_nr_overcommit_hugepages": |s| _ = s.vm.set_nr_overcommit_hugepages(Order::PMD, 0);
+    No "Vm::demote_hugepages": |s| _ = s.vm.demote_hugepages(1);
     No "Vm::hugetlb_counts": |s| _ = s.vm.hugetlb_counts(Order::PMD);
+    Yes "Vm::hugetlb_lock_stat": |s| _ = s.vm.hugetlb_lock_stat();
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
@@ -189,6 +191,8 @@ calls! {
     No "SharedObject::discard": |s| s.object.discard(0..1);
     No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);
     No "SharedObject::restore_tail_descs": |s| _ = s.object.restore_tail_descs(0);
+    No "SharedObject::allocate": |s| _ = s.object.allocate(0..3);
+    No "SharedObject::reserve": |s| _ = s.object.reserve(0..3);
     No "SharedObject::zero": |s| _ = s.object.zero(5..3 * PAGE + 5);
     No "SharedObject::nr_swapped_pages": |s| _ = s.object.nr_swapped_pages();
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();

@@ -17,13 +17,23 @@ pub(crate) struct HugeParts {
     pub(crate) twin: Option<Pfn>,
 }
 
+/// What the fault may do in its next turn.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    #[default]
+    First,
+    /// A place in an object may be claimed.
+    MayClaim,
+    /// That too, and the fault has the mutex of its page (`base/hugetlb_locks.rs`).
+    HasMutex,
+}
+
 /// The preallocated frames of larger orders.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Large {
     /// Orders that were refused.
     failed: u32,
-    /// A place in an object may be claimed.
-    may_claim: bool,
+    stage: Stage,
     /// Number of pages, including the fault's, that subscribers were told will change.
     nr_told: u16,
     batch: Option<(Pfn, Order)>,
@@ -47,12 +57,31 @@ impl<M: Machine> Prealloc<'_, M> {
 
     /// A place in an object may be claimed. Not in the first turn, after which the call of a subscriber panics.
     pub(super) fn let_claim(&mut self) {
-        self.large.may_claim = true;
+        if self.large.stage == Stage::First {
+            self.large.stage = Stage::MayClaim;
+        }
     }
 
     /// Whether it may.
     pub(crate) fn may_claim(&self) -> bool {
-        self.large.may_claim
+        self.large.stage != Stage::First
+    }
+
+    /// For the next turn: the fault has a mutex.
+    pub(crate) fn note_mutex(&mut self) {
+        self.large.stage = Stage::HasMutex;
+    }
+
+    /// For the next turn: it has none.
+    pub(crate) fn note_no_mutex(&mut self) {
+        if self.large.stage == Stage::HasMutex {
+            self.large.stage = Stage::MayClaim;
+        }
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_mutex(&self) -> bool {
+        self.large.stage == Stage::HasMutex
     }
 
     /// The preallocation is empty when that is refused.

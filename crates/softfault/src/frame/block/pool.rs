@@ -2,13 +2,13 @@
 //!
 //! | mark | set by | cleared by |
 //! | --- | --- | --- |
-//! | POOL, POOL_1G | whoever brings the page into the pool and owns its frames | whoever takes it out, and owns it |
+//! | POOL, POOL_1G | whoever brings the page into the pool and owns its frames | whoever takes it out, and owns it; POOL_1G alone: whoever makes it smaller pages, and owns it |
 //! | POOL_FREE, of the first block | the owner of the page, which nobody names | whoever wants one: then it is the owner |
 //!
 //! Locks on entry: none.
 
 use super::{Block, BlockData};
-use crate::addr::Order;
+use crate::addr::{BlockId, Order};
 use crate::frame::offers::{POOL, POOL_1G, POOL_FREE, changed};
 use crate::sync::Ordering;
 
@@ -23,6 +23,11 @@ impl BlockData {
     pub(crate) fn pool_order(&self) -> Option<Order> {
         let state = self.state.load(Ordering::Acquire);
         (state & POOL != 0).then_some(if state & POOL_1G != 0 { Order::PUD } else { Order::PMD })
+    }
+
+    /// Whether a page of a pool has its first frame in another block. As [`is_in_pool`](Self::is_in_pool).
+    pub(crate) fn is_behind_in_pool(&self, b: BlockId) -> bool {
+        self.pool_order().is_some_and(|order| !u64::from(b.first_frame().0).is_multiple_of(order.nr_pages()))
     }
 
     /// Its frames may have any content from now on. The caller owns all of them.
@@ -40,6 +45,11 @@ impl Block<'_> {
     /// It becomes a page of that size, or a part. The caller owns all frames.
     pub(crate) fn join_pool(&self, order: Order) {
         self.mark_pool(if order == Order::PMD { POOL } else { POOL | POOL_1G });
+    }
+
+    /// It is part of a page of 1 GiB, which becomes pages of 2 MiB, of which it is one. The caller owns that page.
+    pub(crate) fn become_page(&self) {
+        self.unmark_pool(POOL_1G);
     }
 
     /// It is no longer in a pool. The caller owns all frames.

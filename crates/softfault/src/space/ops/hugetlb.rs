@@ -9,12 +9,13 @@
 //! page, and the other finds the word claimed, waits, and maps the same page. So no fault is refused a page that
 //! another one was about to give back, which is what Linux's table of mutexes prevents.
 //!
-//! Locks on entry: none, no section. Resizing takes the pool's `resize`, with nothing held.
+//! Locks on entry: none, no section. Resizing takes the pool's `resize`, with nothing held; demotion that of 1 GiB first.
 
 use super::mmap_error::MmapError;
-use crate::addr::{Order, PAGE_SIZE};
+use crate::account::Event;
+use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::errno::op_error;
-use crate::frame::{Fill, HugetlbCounts, OutOfFrames, PoolId};
+use crate::frame::{Fill, FrameList, HugetlbCounts, OutOfFrames, PoolId, Source};
 use crate::linux::{MapFlags, MapType};
 use crate::lock::lock_word;
 use crate::machine::Machine;
@@ -31,6 +32,8 @@ op_error! {
     /// Why a pool of huge pages did nothing.
     HugetlbError {
         NoPool: EINVAL = "order: should be 9, which is 2 MiB, or 18, which is 1 GiB",
+        NotHugetlb: EINVAL = "object: its pages should come from a pool",
+        NoHugePages: ENOMEM = "pages: the pool has too few huge pages",
         SizeUnaligned: EINVAL = "size_bytes: should be a multiple of the size of a page",
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
@@ -62,11 +65,15 @@ impl<M: Machine> Vm<M> {
     /// has then, without surplus pages. It may be fewer, where there is no memory for more. If it is to have fewer than are
     /// used or promised, these become surplus, and go when they are freed.
     ///
+    /// The descriptors of a page's tails are free memory while it is in the pool: 3 frames of each page of 2 MiB, 2,047
+    /// of each of 1 GiB. A page needs them back to leave the pool.
+    ///
     /// Takes time for each page that comes or goes. Compacts memory for pages of 2 MiB.
     ///
     /// # Errors
     ///
-    /// [`HugetlbError`]; nothing has changed.
+    /// [`HugetlbError`]: `OutOfFrames` if the pool gets smaller, and there are no frames for the descriptors of a page: it
+    /// stays, as do those that would have followed. Otherwise nothing has changed.
     ///
     /// # Panics
     ///
@@ -78,16 +85,62 @@ impl<M: Machine> Vm<M> {
         let id = pool_of(order)?;
         let _resize = lock_word(&self.pool(id).resize, &self.machine);
         let mut pace = Pace::new(&self.machine);
-        while self.hugetlb_shrink(id, nr) {
+        // Those that stayed because there were no frames for their descriptors.
+        while self.trim_surplus(id) {
             pace.step();
         }
+        while self.with_reclaim(&mut || self.hugetlb_shrink(id, nr))? {
+            pace.step();
+        }
+        let mut former = FrameList::EMPTY;
         loop {
             pace.step();
-            match self.hugetlb_grow(id, nr) {
+            match self.hugetlb_grow(id, nr, &mut former) {
                 Ok(true) => {}
+                Err(_) if former.nr() > 0 => self.free_descs_of_pool(&mut former),
                 Err(_) if order == Order::PMD && self.make_huge_for_collapse().is_ok() => {}
-                Ok(false) | Err(_) => return Ok(self.nr_persistent(id)),
+                Ok(false) | Err(_) => break,
             }
+        }
+        self.free_descs_of_pool(&mut former);
+        Ok(self.nr_persistent(id))
+    }
+
+    /// Makes up to `nr` free pages of 1 GiB of their pool, which nobody has a reservation for, pages of 2 MiB of the other
+    /// pool (`demote`), and returns how many. Both pools have the size then that follows.
+    ///
+    /// Takes time for each page.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]: `OutOfFrames` if there are no frames for the descriptors of the pages: one of each 2 MiB is
+    /// needed again. The page stays as it is, as do those that would have followed.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    ///
+    /// Source: Documentation/admin-guide/mm/hugetlbpage.rst of Linux.
+    pub fn demote_hugepages(&self, nr: u64) -> Result<u64, HugetlbError> {
+        self.call();
+        let _from = lock_word(&self.pool(PoolId::Of1G).resize, &self.machine);
+        let _to = lock_word(&self.pool(PoolId::Of2M).resize, &self.machine);
+        let mut pace = Pace::new(&self.machine);
+        for nr_done in 0..nr {
+            pace.step();
+            if !self.with_reclaim(&mut || self.hugetlb_demote())? {
+                return Ok(nr_done);
+            }
+        }
+        Ok(nr)
+    }
+
+    /// Frees the frames that had descriptors of the tails of a pool's pages, with one grace period for all of them.
+    fn free_descs_of_pool(&self, former: &mut FrameList) {
+        let former = core::mem::replace(former, FrameList::EMPTY);
+        if former.nr() > 0 {
+            let nr_frames = self.free_when_unseen(former);
+            self.count(Event::TailDescsFreed, nr_frames);
         }
     }
 
@@ -143,6 +196,34 @@ impl<M: Machine> Vm<M> {
             ReserveRefusal::NoHugePages => MmapError::NoHugePages,
             ReserveRefusal::OutOfFrames(refused) => MmapError::OutOfFrames(refused),
         })
+    }
+}
+
+impl<M: Machine> SharedObject<'_, M> {
+    /// Reserves the huge pages that are missing in these, up to the size, as a mapping of them does: their faults are not
+    /// refused. The reservations end with a hole, a smaller size, or the object.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]; nothing is reserved that was not.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    pub fn reserve(&self, pages: impl Into<ObjectPages>) -> Result<(), HugetlbError> {
+        self.vm.call();
+        let pool = self.vm.object_pool(self.id).ok_or(HugetlbError::NotHugetlb)?;
+        let pages: ObjectPages = pages.into();
+        let pages = ObjectPages { end: pages.end.min(self.vm.object_nr_pages(self.id)), ..pages };
+        let get = &mut |source: &Source<'_, M>| match self
+            .vm
+            .reserve_pages((self.id, pool), pages, &mut || source.frame(Fill::Fixed))
+        {
+            Err(ReserveRefusal::OutOfFrames(refused)) => Err(refused),
+            Err(ReserveRefusal::NoHugePages) => Ok(Err(HugetlbError::NoHugePages)),
+            Ok(()) => Ok(Ok(())),
+        };
+        self.vm.with_reclaim(&mut || self.vm.obtain_all(get).map(|(reserved, _held)| reserved))?
     }
 }
 

@@ -6,7 +6,7 @@ use super::hugetlb::{huge_len, new_object, order_of};
 use super::mmap_error::MmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
-use crate::frame::OutOfFrames;
+use crate::frame::{OutOfFrames, PoolId};
 use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
 use crate::policy::folio::FolioOrders;
@@ -233,7 +233,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Some(given) if given.object != ObjectId::NONE => Backing::Object,
                 _ => Backing::Private,
             };
-            let found = if flags.contains(MapFlags::BITS_32) {
+            let found = if let Some(order) = self.pages_of_pool(given, flags) {
+                self.find_hole_of_huge_pages(&tree, addr, nr_pages, order)
+            } else if flags.contains(MapFlags::BITS_32) {
                 self.find_hole_below_2g(&tree, addr, nr_pages)
             } else {
                 self.find_hole_for(&tree, addr, nr_pages, backing)
@@ -253,6 +255,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let kind = if flags.contains(MapFlags::HUGETLB) { order_of(flags) } else { None };
         self.insert_mapping(writer, range, vma_flags(prot, flags)?, (given, kind))?;
         Ok(range)
+    }
+
+    /// The size of the pages that come from a pool.
+    fn pages_of_pool(&self, given: Option<Given>, flags: MapFlags) -> Option<Order> {
+        match given {
+            Some(given) if given.object != ObjectId::NONE => self.vm.object_pool(given.object).map(PoolId::order),
+            None if flags.contains(MapFlags::HUGETLB) => order_of(flags),
+            _ => None,
+        }
     }
 
     /// Maps new memory or the given object, and unmaps whatever is in the range.

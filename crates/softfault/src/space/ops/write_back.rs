@@ -46,6 +46,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn object_write_back(&self, id: ObjectId, pages: ObjectPages) -> Result<(), WriteBackError> {
         let Some(file) = self.object_file(id) else { return Ok(()) };
         let kept = self.keep_object(id);
+        let nr_errors = self.nr_write_errors(id);
         for _ in 0..2 {
             let all_begun = self.begin_all(&kept, file, pages);
             self.wait_for_writes(id, pages);
@@ -53,7 +54,7 @@ impl<M: Machine> Vm<M> {
                 break;
             }
         }
-        if self.take_write_error(id) { Err(WriteBackError::NotWritten) } else { Ok(()) }
+        if self.take_write_error(id, nr_errors) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
     /// Begins to write what is dirty, and waits for nothing but moves.
@@ -146,7 +147,7 @@ impl<M: Machine> SharedObject<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`WriteBackError`], once for all writes of the object that have failed since the last call, whoever began them.
+    /// [`WriteBackError`]: a write of the object has failed during the call, whoever began it, or before it and nobody was told.
     pub fn write_back(&self, pages: impl Into<ObjectPages>) -> Result<(), WriteBackError> {
         self.vm.call();
         self.vm.assert_outside();
