@@ -1,5 +1,5 @@
 /* The knobs of huge pages are files where Linux has them: words and numbers, what is refused, who inherits. `enabled`
-   is to be the first argument at the beginning, or `off`: never, for good. */
+   is to be the first argument at the beginning, or `off`: never, for good. The second is the size of the pool of huge pages. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "hugefiles.h"
@@ -59,6 +59,8 @@ static void number(const char *name, const char *first, const char *good, const 
         CHECK(set(path, wrong[i]) == EINVAL && is(path, good));
     CHECK(set(path, first) == 0 && is(path, first));
 }
+
+#include "hugepools.h"
 
 static const char *const TOP_WORDS[] = {"always", "madvise", "never", 0};
 static const char *const SIZE_WORDS[] = {"always", "inherit", "madvise", "never", 0};
@@ -169,7 +171,7 @@ static void counters(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc >= 2);
     if (strcmp(argv[1], "refused") == 0)
         return !(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 && of_file("/proc/self/status", "THP_enabled:") == 0);
     int is_off = strcmp(argv[1], "off") == 0;
@@ -186,5 +188,7 @@ int main(int argc, char **argv) {
     refusal(argv[0]);
     if (!is_off)
         eligible();
+    if (argc == 3)
+        pools(argv[2]);
     puts("hugeknobs ok");
 }

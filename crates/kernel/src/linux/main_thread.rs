@@ -24,7 +24,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::SIGKILL;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Event, FaultLocking, Order, Tunables, VmaFlags};
+use softfault::{Event, FaultLocking, HugetlbLocking, Order, Tunables, VmaFlags};
 use spin::Once;
 
 /// How long the end of all processes may take.
@@ -37,10 +37,11 @@ struct Params {
     stats: bool,
     selftest: Option<Selftest>,
     tunables: Tunables,
+    pools: Pools,
 }
 
 fn parse(cmdline: &str) -> Params {
-    let mut params = Params { stats: false, selftest: None, tunables: Tunables::default() };
+    let mut params = Params { stats: false, selftest: None, tunables: Tunables::default(), pools: Pools::default() };
     for word in cmdline.split_ascii_whitespace() {
         match word.split_once('=') {
             None if word == "stats" => params.stats = true,
@@ -50,6 +51,10 @@ fn parse(cmdline: &str) -> Params {
             {
                 Some(fault_locking) => params.tunables.fault_locking = fault_locking,
                 None => refuse(format_args!("fault_locking={name}: should be global, fastpath2004, split or lockfree")),
+            },
+            Some(("hugetlb_locking", name)) => match HugetlbLocking::ALL.into_iter().find(|d| d.name() == name) {
+                Some(locking) => params.tunables.hugetlb_locking = locking,
+                None => refuse(format_args!("hugetlb_locking={name}: should be one, table or lockfree")),
             },
             Some(("transparent_hugepage", when)) => match huge_pages(when) {
                 Some((enabled, off)) => (params.tunables.thp.enabled, params.tunables.thp_off) = (enabled, off),
@@ -61,6 +66,14 @@ fn parse(cmdline: &str) -> Params {
             Some(("thp_cow", word)) => match CowHuge::parse(word) {
                 Some(cow) => params.tunables.thp.cow = cow,
                 None => refuse(format_args!("thp_cow={word}: should be split or copy")),
+            },
+            Some(("hugepagesz", size)) => match Pools::order(size) {
+                Some(order) => params.pools.order = order,
+                None => complain(format_args!("hugepagesz={size}: should be 2M or 1G; left as it was")),
+            },
+            Some(("hugepages", nr)) => match nr.parse() {
+                Ok(nr) => params.pools.add(nr),
+                Err(_) => complain(format_args!("hugepages={nr}: should be a number; there are none")),
             },
             Some(("tty", size)) => match parse_size(size) {
                 Some(size) => console::set_terminal(size),
@@ -78,6 +91,41 @@ fn parse(cmdline: &str) -> Params {
         }
     }
     params
+}
+
+/// Huge pages that are set aside at boot: `hugepages=N`, for the size that `hugepagesz=` names before it.
+struct Pools {
+    order: Order,
+    nrs: [(Order, u64); 2],
+}
+
+impl Default for Pools {
+    fn default() -> Pools {
+        Pools { order: Order::PMD, nrs: mm::HUGE_ORDERS.map(|order| (order, 0)) }
+    }
+}
+
+impl Pools {
+    fn order(size: &str) -> Option<Order> {
+        match size {
+            "2M" | "2048K" => Some(Order::PMD),
+            "1G" | "1024M" => Some(Order::PUD),
+            _ => None,
+        }
+    }
+    fn add(&mut self, nr: u64) {
+        self.nrs.iter_mut().filter(|(order, _)| *order == self.order).for_each(|(_, of_size)| *of_size = nr);
+    }
+    /// As many as there is memory for.
+    fn fill(&self) {
+        for (order, nr) in self.nrs.into_iter().filter(|(_, nr)| *nr > 0) {
+            match mm::vm().set_nr_hugepages(order, nr) {
+                Ok(has) if has == nr => {}
+                Ok(has) => complain(format_args!("hugepages={nr}: memory for {has} only")),
+                Err(why) => complain(format_args!("hugepages={nr}: {why}")),
+            }
+        }
+    }
 }
 
 /// When there are huge pages, and whether they are off for good. The numbers are
@@ -127,6 +175,7 @@ pub fn start(info: &Info) {
 extern "C" fn main() -> ! {
     sched::kernel_thread_started();
     let free_before = free_pages();
+    params().pools.fill();
     let process = match launch() {
         Ok(process) => process,
         Err((path, why)) => refuse(format_args!("{path}: {why}")),
@@ -201,7 +250,8 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
 /// Free, or in the huge zero page, which stays once it is made.
 fn free_pages() -> u64 {
     let stat = mm::vm().vmstat();
-    stat.nr_free_pages + stat.get(Event::ThpZeroPageAlloc) * Order::PMD.nr_pages()
+    let in_pools = mm::HUGE_ORDERS.into_iter().map(|order| mm::huge_counts(order).free * order.nr_pages());
+    stat.nr_free_pages + in_pools.sum::<u64>() + stat.get(Event::ThpZeroPageAlloc) * Order::PMD.nr_pages()
 }
 
 fn stats_line(text: core::fmt::Arguments) {

@@ -13,6 +13,7 @@ use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
+use softfault::Order;
 
 /// A number is `sequence << INDEX_BITS | place in the table`, so that an old
 /// number does not name a new segment.
@@ -70,7 +71,7 @@ pub fn now_s() -> i64 {
 impl Segment {
     /// Pages of its memory.
     pub fn nr_pages(&self) -> u64 {
-        self.size_bytes.div_ceil(4096)
+        self.object.size_bytes() / 4096
     }
     /// A copy of what can change.
     pub fn meta(&self) -> Meta {
@@ -129,17 +130,41 @@ pub fn of_object(id: softfault::ObjectId) -> Option<Arc<Segment>> {
     TABLE.lock().iter().filter_map(|slot| slot.segment.as_ref()).find(|s| s.object.id() == id).cloned()
 }
 
+/// Which pages a segment of huge pages has, and whether they are reserved when it is made.
+#[derive(Clone, Copy)]
+pub struct Huge {
+    /// Their size.
+    pub order: Order,
+    /// Not with SHM_NORESERVE.
+    pub is_reserved: bool,
+}
+
+impl Huge {
+    fn object(self, nr_pages: u64) -> errno::Result<Object> {
+        let object = mm::new_huge_object(nr_pages * 4096, self.order).map_err(|error| error.errno())?;
+        if self.is_reserved {
+            object.reserve(0..nr_pages).map_err(|error| error.errno())?;
+        }
+        Ok(object)
+    }
+}
+
 /// Makes a segment; EEXIST if the key has got one meanwhile.
-pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32) -> errno::Result<Arc<Segment>> {
+/// With an order its pages come from a pool, all of them reserved now unless `reserve` is false.
+pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32, huge: Option<Huge>) -> errno::Result<Arc<Segment>> {
     if size_bytes == 0 || size_bytes > SHMMAX.get() {
         return Err(Errno::EINVAL);
     }
-    let nr_pages = size_bytes.div_ceil(4096);
+    let page_pages = huge.map_or(1, |huge| huge.order.nr_pages());
+    let nr_pages = size_bytes.div_ceil(4096).checked_next_multiple_of(page_pages).ok_or(Errno::EINVAL)?;
     if all().iter().fold(nr_pages, |nr, other| nr.saturating_add(other.nr_pages())) > SHMALL.get() {
         return Err(Errno::ENOSPC);
     }
     let charge = heap::charge(HEAP_BYTES)?;
-    let object = mm::new_object(nr_pages * 4096)?;
+    let object = match huge {
+        None => mm::new_object(nr_pages * 4096)?,
+        Some(huge) => huge.object(nr_pages)?,
+    };
     let meta = Meta {
         key,
         is_doomed: false,

@@ -3,7 +3,10 @@
 //! no other: SMAP is on, and nothing here turns it off (K5).
 
 use crate::port::boot::paging;
-use softfault::{AccessError, AddressSpace, Errno, FaultError, FrameRange, OutOfFrames, SharedObject, Vm};
+use softfault::{
+    AccessError, AddressSpace, Errno, FaultError, FrameRange, HugetlbCounts, HugetlbError, Order, OutOfFrames,
+    SharedObject, Vm,
+};
 use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -91,6 +94,27 @@ pub type Object = SharedObject<'static, Kernel>;
 /// A new one, all zero.
 pub fn new_object(size_bytes: u64) -> Result<Object, Errno> {
     vm().new_shared_object(size_bytes).map_err(|_| Errno::ENOMEM)
+}
+
+/// A new one of huge pages of that order, from the pool.
+pub fn new_huge_object(size_bytes: u64, order: Order) -> Result<Object, HugetlbError> {
+    vm().new_hugetlb_object(size_bytes, order)
+}
+
+/// The sizes of huge pages that there are pools of.
+pub const HUGE_ORDERS: [Order; 2] = [Order::PMD, Order::PUD];
+
+/// The counters of a pool, of which there is one for each of [`HUGE_ORDERS`].
+pub fn huge_counts(order: Order) -> HugetlbCounts {
+    vm().hugetlb_counts(order).expect("there is a pool of that size")
+}
+
+/// The size of huge pages that the flags of a call ask for: the binary logarithm of the bytes, or 0 for the default.
+pub fn huge_order(log: u32) -> Option<Order> {
+    match log {
+        0 => Some(Order::PMD),
+        _ => HUGE_ORDERS.into_iter().find(|order| u32::from(order.0) + 12 == log),
+    }
 }
 
 /// Whether every page of the range is mapped.

@@ -1,6 +1,7 @@
 //! The bytes of a plain file. They stay where the loader put them (the archive)
 //! until the file is written, truncated or mapped shared; from then on they are
-//! in a shared object of the memory subsystem.
+//! in a shared object of the memory subsystem. Those of a file of hugetlbfs are there from the beginning: in
+//! huge pages of a pool. write(2) does not take them, and their size is in whole pages.
 //!
 //! Readers take no lock for long: they work on what the file had when they
 //! looked. Writers are one at a time ([`Content::writer`]).
@@ -14,6 +15,7 @@ use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use lock_api::MutexGuard;
+use softfault::Order;
 
 /// Bytes that are moved at a time.
 const PAGE_BYTES: u64 = 4096;
@@ -29,6 +31,8 @@ enum Bytes {
 /// A file's content.
 pub struct Content {
     bytes: SpinLock<Bytes>,
+    /// The size of its pages, if they come from a pool.
+    huge: Option<Order>,
     /// Held by the one who changes it.
     writing: SleepingLock<Seals>,
 }
@@ -54,7 +58,20 @@ impl Content {
     }
     /// The same with seals, which others may be added to.
     pub fn sealed(bytes: &'static [u8], seals: Seals) -> Content {
-        Content { bytes: SpinLock::new(Bytes::Archive(bytes)), writing: SleepingLock::new(seals) }
+        Content { bytes: SpinLock::new(Bytes::Archive(bytes)), huge: None, writing: SleepingLock::new(seals) }
+    }
+    /// Empty, of huge pages of that order.
+    pub fn huge(order: Order, seals: Seals) -> errno::Result<Content> {
+        let bytes = Bytes::Object(Arc::new(mm::new_huge_object(0, order).map_err(|error| error.errno())?));
+        Ok(Content { bytes: SpinLock::new(bytes), huge: Some(order), writing: SleepingLock::new(seals) })
+    }
+    /// The size of its pages, if they come from a pool.
+    pub fn huge_order(&self) -> Option<Order> {
+        self.huge
+    }
+    /// The size of its pages.
+    pub fn page_bytes(&self) -> u64 {
+        self.huge.unwrap_or(Order::BASE).nr_pages() * PAGE_BYTES
     }
     fn bytes(&self) -> Bytes {
         self.bytes.lock().clone()
@@ -146,6 +163,9 @@ impl Writer<'_> {
     }
     /// Writes at `offset`, growing the file as needed.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> errno::Result<()> {
+        if self.content.huge.is_some() {
+            return Err(Errno::EINVAL);
+        }
         let end = offset.checked_add(from.len() as u64).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
         self.seals.check(Seals::NO_WRITES)?;
         let object = self.object()?;
@@ -166,6 +186,9 @@ impl Writer<'_> {
         if size > MAX_SIZE_BYTES {
             return Err(Errno::EFBIG);
         }
+        if self.content.huge.is_some() && !size.is_multiple_of(self.content.page_bytes()) {
+            return Err(Errno::EINVAL);
+        }
         match size.cmp(&self.content.size_bytes()) {
             Ordering::Less => self.seals.check(Seals::SHRINK)?,
             Ordering::Equal => {}
@@ -181,6 +204,20 @@ impl Writer<'_> {
             self.object()?.set_size_bytes(size);
         }
         Ok(())
+    }
+    /// Provides the huge pages that are missing there, and makes the file as large as they reach, unless its size is
+    /// to stay: then only those below it. Pages that came before one is refused stay.
+    pub fn allocate(&self, start: u64, end: u64, keep_size: bool) -> errno::Result<()> {
+        let (object, page) = (self.object()?, self.content.page_bytes());
+        let end = end.next_multiple_of(page);
+        let before = object.size_bytes();
+        if end > before && !keep_size {
+            object.set_size_bytes(end);
+        }
+        object.allocate(start / PAGE_BYTES..end / PAGE_BYTES).map_err(|e| {
+            object.set_size_bytes(before);
+            e.errno()
+        })
     }
     /// Makes the bytes read as zero; whole pages are given back.
     pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {

@@ -222,6 +222,9 @@ pub fn fallocate(call: &mut Call) -> errno::Result {
     match mode {
         // As Linux: whether the size would change or not.
         0 | FALLOC_FL_KEEP_SIZE if end > size && writer.seals().contains(Seals::GROW) => return Err(Errno::EPERM),
+        0 | FALLOC_FL_KEEP_SIZE if content.huge_order().is_some() => {
+            writer.allocate(start, end, mode & FALLOC_FL_KEEP_SIZE != 0)?;
+        }
         // Pages come when they are written; nothing sets them aside.
         0 if end > size => writer.set_size_bytes(end)?,
         0 | FALLOC_FL_KEEP_SIZE => {}

@@ -38,6 +38,7 @@ const MFD_EXEC: u32 = 16;
 const MFD_KNOWN: u32 = 0x1f;
 /// With `MFD_HUGETLB`: the size.
 const MFD_HUGE_BITS: u32 = 0x3f << 26;
+const HUGE_SHIFT: u32 = 26;
 
 /// RLIMIT_NOFILE.
 pub fn limit(call: &Call) -> u64 {
@@ -184,16 +185,14 @@ pub fn memfd_create(call: &mut Call) -> errno::Result {
     if name.len() > 249 {
         return Err(Errno::EINVAL);
     }
-    if is_huge {
-        // As a Linux without hugetlbfs.
-        return Err(Errno::ENOSYS);
-    }
+    let order = is_huge.then(|| mm::huge_order(flags >> HUGE_SHIFT).ok_or(Errno::ENODEV)).transpose()?;
     let (seals, mode) = match flags & (MFD_NOEXEC_SEAL | MFD_ALLOW_SEALING) {
         0 => (Seals::SEAL, 0o777),
         MFD_ALLOW_SEALING => (Seals::empty(), 0o777),
         _ => (Seals::EXEC, 0o666),
     };
-    let inode = Inode::new(Body::File(Content::sealed(&[], seals)), mode)?;
+    let content = order.map_or_else(|| Ok(Content::sealed(&[], seals)), |order| Content::huge(order, seals))?;
+    let inode = Inode::new(Body::File(content), mode)?;
     inode.change(|meta| meta.nr_links = 0);
     let name = [b"memfd:", &name[..]].concat().into();
     let spot = Spot { dir: crate::linux::fs::tree::root(), name };

@@ -4,6 +4,7 @@ use super::Call;
 use super::memory::to_errno;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
+use crate::linux::fs::content::Writer;
 use crate::linux::fs::seals::Seals;
 use crate::port::mm::{self, USER_END};
 use softfault::{MapFlags, MapType, ObjectPart, Prot};
@@ -41,7 +42,9 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     if matches!(open.kind, Kind::Path) {
         return Err(Errno::EBADF);
     }
-    if flags.contains(MapFlags::HUGETLB) || len == 0 {
+    let huge = matches!(open.kind, Kind::File).then(|| open.inode.content()).transpose()?;
+    let huge = huge.filter(|content| content.huge_order().is_some());
+    if flags.contains(MapFlags::HUGETLB) && huge.is_none() || len == 0 {
         return Err(Errno::EINVAL);
     }
     if len > USER_END {
@@ -62,7 +65,10 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let kind = if is_shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
     let flags = (flags - MapFlags::TYPE) | kind;
-    let asked = &Asked { flags, ..*asked };
+    // Of a file of huge pages as many as are touched; the flag says nothing more then.
+    let page_bytes = huge.map_or(1, |content| content.page_bytes());
+    let (flags, len) = (flags - MapFlags::HUGETLB, len.next_multiple_of(page_bytes));
+    let asked = &Asked { flags, len, ..*asked };
     match open.kind {
         Kind::Zero | Kind::File if flags.contains(MapFlags::GROWSDOWN) => Err(Errno::EINVAL),
         Kind::Zero if is_shared && !open.may_write() => {
@@ -91,7 +97,9 @@ fn map_shared(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let may_write = open.may_write() && !is_sealed;
     let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes).with_may_write(may_write);
-    to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
+    grow_and_map(&object, end_of(open, asked, &writer)?, || {
+        to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
+    })
 }
 
 /// The file itself, until the program writes to a page. No seal forbids that.
@@ -99,5 +107,32 @@ fn map_private(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     let &Asked { addr, len, prot, flags, offset_bytes } = asked;
     let object = open.object()?;
     let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes);
-    to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
+    let map = || to_errno!(call.space().mmap_object(addr, len, prot, flags, part));
+    if open.inode.content()?.huge_order().is_none() {
+        return map();
+    }
+    let writer = open.inode.content()?.writer();
+    grow_and_map(&object, end_of(open, asked, &writer)?, map)
+}
+
+/// How large the file has to be for the mapping: as hugetlbfs has it, and 0 elsewhere. A seal keeps the size as it is.
+fn end_of(open: &Open, asked: &Asked, writer: &Writer<'_>) -> errno::Result<u64> {
+    let content = open.inode.content()?;
+    let grows = content.huge_order().is_some() && asked.prot.contains(Prot::WRITE);
+    let fits = asked.offset_bytes.is_multiple_of(content.page_bytes()) && !writer.seals().contains(Seals::GROW);
+    Ok(if grows && fits { asked.offset_bytes + asked.len } else { 0 })
+}
+
+/// The mapping that `map` makes, of a file that becomes `end` bytes large with it, if it is smaller: as hugetlbfs does
+/// for mappings that may be written. The caller is the file's writer.
+fn grow_and_map(object: &mm::Object, end: u64, map: impl FnOnce() -> errno::Result) -> errno::Result {
+    let before = object.size_bytes();
+    if end > before {
+        object.set_size_bytes(end);
+    }
+    map().inspect_err(|_| {
+        if end > before {
+            object.set_size_bytes(before);
+        }
+    })
 }

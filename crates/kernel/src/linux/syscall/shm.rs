@@ -5,7 +5,7 @@ use super::Call;
 use super::memory::to_errno;
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
-use crate::linux::shm::{self, Segment};
+use crate::linux::shm::{self, Huge, Segment};
 use crate::port::mailbox;
 use crate::port::mm;
 use alloc::sync::Arc;
@@ -15,6 +15,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const IPC_CREAT: u32 = 0o1000;
 const IPC_EXCL: u32 = 0o2000;
 const SHM_HUGETLB: u32 = 0o4000;
+const SHM_NORESERVE: u32 = 0o10000;
+/// With `SHM_HUGETLB`: the size.
+const SHM_HUGE_SHIFT: u32 = 26;
 
 const SHM_RDONLY: u32 = 0o10000;
 const SHM_RND: u32 = 0o20000;
@@ -78,16 +81,21 @@ pub fn shmget(call: &mut Call) -> errno::Result {
         if key != shm::PRIVATE && flags & IPC_CREAT == 0 {
             return Err(Errno::ENOENT);
         }
-        if flags & SHM_HUGETLB != 0 {
-            // The pool of huge pages is empty.
-            return Err(Errno::ENOMEM);
-        }
-        match shm::create(key, size_bytes, flags & 0o777, call.process.pid) {
+        match shm::create(key, size_bytes, flags & 0o777, call.process.pid, huge(flags)?) {
             // Somebody else made it meanwhile.
             Err(Errno::EEXIST) => {}
             made => return made.map(|segment| segment.id.into()),
         }
     }
+}
+
+/// The huge pages that are asked for.
+fn huge(flags: u32) -> errno::Result<Option<Huge>> {
+    if flags & SHM_HUGETLB == 0 {
+        return Ok(None);
+    }
+    let order = mm::huge_order(flags >> SHM_HUGE_SHIFT & 0x3f).ok_or(Errno::EINVAL)?;
+    Ok(Some(Huge { order, is_reserved: flags & SHM_NORESERVE == 0 }))
 }
 
 fn segment(call: &Call) -> errno::Result<Arc<Segment>> {
@@ -116,7 +124,7 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     prot.set(Prot::WRITE, may_write);
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
     let part = ObjectPart::new(&segment.object).with_may_write(may_write);
-    let at = to_errno!(call.space().mmap_object(addr, segment.size_bytes, prot, map_flags, part));
+    let at = to_errno!(call.space().mmap_object(addr, segment.nr_pages() * 4096, prot, map_flags, part));
     // Of an address that is taken Linux says no more than that it is wrong.
     let at = at.map_err(|errno| if errno == Errno::EEXIST { Errno::EINVAL } else { errno })?;
     segment.change(|meta| (meta.attached_s, meta.last_pid) = (shm::now_s(), call.process.pid));

@@ -17,6 +17,7 @@ const PAGE_BYTES: u64 = 4096;
 const CONSOLE: u64 = crate::linux::fs::initial::device::CONSOLE;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const PROC_MAGIC: u64 = 0x9fa0;
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// `struct stat`.
 #[derive(FromBytes, IntoBytes, Immutable)]
@@ -80,6 +81,14 @@ fn blocks(inode: &Inode) -> u64 {
     }
 }
 
+/// The size of a file's pages.
+fn page_bytes(inode: &Inode) -> u64 {
+    match &inode.body {
+        Body::File(content) => content.page_bytes(),
+        _ => PAGE_BYTES,
+    }
+}
+
 fn put_stat(call: &Call, inode: &Inode, out: u64) -> errno::Result {
     let meta = inode.meta();
     let split = |ns: i64| [ns.div_euclid(NS_PER_S), ns.rem_euclid(NS_PER_S)];
@@ -94,7 +103,7 @@ fn put_stat(call: &Call, inode: &Inode, out: u64) -> errno::Result {
         pad: 0,
         rdev: device_of(inode),
         size: inode.size_bytes(),
-        block_bytes: PAGE_BYTES,
+        block_bytes: page_bytes(inode),
         blocks: blocks(inode),
         times: [accessed[0], accessed[1], modified[0], modified[1], changed[0], changed[1]],
         reserved: [0; 3],
@@ -140,7 +149,7 @@ pub fn statx(call: &mut Call) -> errno::Result {
     let split = |ns: i64| [ns.div_euclid(NS_PER_S), ns.rem_euclid(NS_PER_S)];
     let statx = RawStatx {
         mask: STATX_BASIC_STATS,
-        block_bytes: PAGE_BYTES as u32,
+        block_bytes: page_bytes(&inode) as u32,
         attributes: 0,
         nr_links: meta.nr_links,
         uid: meta.uid,
@@ -189,11 +198,14 @@ pub fn faccessat(call: &mut Call, flags: u32) -> errno::Result {
 /// `struct statfs`, 15 words.
 fn put_statfs(call: &Call, inode: &Inode, out: u64) -> errno::Result {
     let stat = mm::vm().vmstat();
-    let (magic, total, free) = match inode.body {
+    let (magic, total, free) = match &inode.body {
         Body::Generated(_) => (PROC_MAGIC, 0, 0),
+        // As hugetlbfs without a limit.
+        Body::File(content) if content.huge_order().is_some() => (HUGETLBFS_MAGIC, 0, 0),
         _ => (TMPFS_MAGIC, stat.nr_total_pages, stat.nr_free_pages),
     };
-    let words = [magic, PAGE_BYTES, total, free, free, total, free, 0, 255, PAGE_BYTES, 0x20, 0, 0, 0, 0];
+    let page = page_bytes(inode);
+    let words = [magic, page, total, free, free, total, free, 0, 255, page, 0x20, 0, 0, 0, 0];
     mm::put(call.space(), out, &words)?;
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! The names of `/proc` and `/sys` that are always there.
 
 use super::huge::{self, Setting, Stat};
+use super::hugetlb::{self, PoolKnob};
 use super::knobs::{self, Knob};
 use super::process::Subject;
 use super::system;
@@ -35,6 +36,10 @@ pub(super) enum What {
     /// A knob of huge pages, and a counter of theirs.
     Setting(Setting),
     Stat(Stat),
+    /// A size of a pool of huge pages.
+    Pool(&'static PoolKnob),
+    /// What is done when a number is written; nothing to read.
+    Order(&'static PoolKnob),
     /// `self` and `thread-self`.
     Own {
         thread: bool,
@@ -91,8 +96,8 @@ static VM: [Fixed; 15] = [
     knob("overcommit_ratio", &knobs::OVERCOMMIT_RATIO),
     knob("overcommit_kbytes", &knobs::OVERCOMMIT_KBYTES),
     knob("max_map_count", &knobs::MAX_MAP_COUNT),
-    knob("nr_hugepages", &knobs::NR_HUGEPAGES),
-    knob("nr_overcommit_hugepages", &knobs::NR_OVERCOMMIT_HUGEPAGES),
+    hugetlb::NR_HUGEPAGES,
+    hugetlb::NR_OVERCOMMIT_HUGEPAGES,
     knob("drop_caches", &knobs::DROP_CACHES),
     knob("swappiness", &knobs::SWAPPINESS),
     file("min_free_kbytes", system::min_free_kbytes),
@@ -133,7 +138,7 @@ static SYS_ROOT: Fixed = dir(
     "sys",
     &[
         dir("devices", &[dir("system", &[Fixed { name: "cpu", what: What::Cpus(&CPU) }, dir("node", &NODE)])]),
-        dir("kernel", &[dir("mm", &[dir("transparent_hugepage", &huge::NAMES)])]),
+        dir("kernel", &[dir("mm", &[dir("transparent_hugepage", &huge::NAMES), dir("hugepages", &hugetlb::NAMES)])]),
     ],
 );
 
@@ -158,6 +163,7 @@ static NODE: [Fixed; 6] = [
             file("cpumap", system::cpu_map),
             line("distance", "10\n"),
             file("vmstat", system::vmstat),
+            dir("hugepages", &hugetlb::OF_NODE),
         ],
     ),
 ];
@@ -185,7 +191,8 @@ impl Generate for &'static Fixed {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
             What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
-            What::Setting(_) => About::FILE.with_mode(0o644),
+            What::Setting(_) | What::Pool(_) => About::FILE.with_mode(0o644),
+            What::Order(_) => About::FILE.with_mode(0o200),
             What::Knob(knob) if knob.is_writable => About::FILE.with_mode(0o644),
             What::Knob(_) => About::FILE,
             What::Own { .. } | What::Link(_) => About::LINK,
@@ -237,6 +244,7 @@ impl Generate for &'static Fixed {
             What::Knob(knob) => writeln!(buffer, "{}", knob.get()),
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
+            What::Pool(knob) => writeln!(buffer, "{}", knob.get()),
             _ => return Err(Errno::EINVAL),
         };
         written.map(|()| None).map_err(|_| Errno::ENOMEM)
@@ -247,6 +255,7 @@ impl Generate for &'static Fixed {
             // As sysfs does: each write is a value of its own, wherever it goes.
             What::Setting(setting) if !bytes.is_empty() => setting.set(bytes)?,
             What::Setting(_) => {}
+            What::Pool(knob) | What::Order(knob) => knob.set(bytes)?,
             _ => return Err(Errno::EACCES),
         }
         Ok(bytes.len())

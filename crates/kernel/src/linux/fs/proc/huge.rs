@@ -158,7 +158,7 @@ impl Stat {
     }
 }
 
-const fn stat(name: &'static str, order: Order, get: fn(Order) -> u64) -> Fixed {
+pub(super) const fn stat(name: &'static str, order: Order, get: fn(Order) -> u64) -> Fixed {
     Fixed { name, what: What::Stat(Stat { order, get }) }
 }
 

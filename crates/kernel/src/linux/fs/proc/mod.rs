@@ -2,10 +2,11 @@
 //!
 //! `fixed` has the names that are always there, `process` those of a process,
 //! `system`, `memory` and `mappings` write the texts, `knobs` are the numbers that
-//! can be set, `huge` the knobs of huge pages.
+//! can be set, `huge` the knobs of huge pages, `hugetlb` those of their pools.
 
 mod fixed;
 mod huge;
+mod hugetlb;
 pub mod knobs;
 mod mappings;
 mod memory;

@@ -71,10 +71,17 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
         ("AnonHugePages:", anon_huge),
     ];
     lines.iter().try_for_each(|(name, pages)| kib(out, prefix, name, *pages))?;
-    for name in ["HugePages_Total:", "HugePages_Free:", "HugePages_Rsvd:", "HugePages_Surp:"] {
-        writeln!(out, "{prefix}{name:<16}{:>8}", 0)?;
-    }
-    kib(out, prefix, "Hugepagesize:", 512)
+    let default = mm::huge_counts(Order::PMD);
+    let counts = [
+        ("HugePages_Total:", default.nr),
+        ("HugePages_Free:", default.free),
+        ("HugePages_Rsvd:", default.reserved),
+        ("HugePages_Surp:", default.surplus),
+    ];
+    counts.iter().try_for_each(|(name, nr)| writeln!(out, "{prefix}{name:<16}{nr:>8}"))?;
+    kib(out, prefix, "Hugepagesize:", Order::PMD.nr_pages())?;
+    let of_pool = |order: Order| mm::huge_counts(order).nr * order.nr_pages();
+    kib(out, prefix, "Hugetlb:", mm::HUGE_ORDERS.into_iter().map(of_pool).sum())
 }
 
 /// `/proc/vmstat`: the subsystem's counters, and what idle CPUs did.

@@ -1,0 +1,152 @@
+/* The pools of huge pages: their files, mappings of them, files of memfd_create(2). After hugefiles.h. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define HUGE (2 * MIB)
+#define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+#define NR "/proc/sys/vm/nr_hugepages"
+#define OVERCOMMIT "/proc/sys/vm/nr_overcommit_hugepages"
+#define SHARED_HUGE (MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB)
+#define MFD_OF_HUGE 4
+#define LOG_SHIFT 26
+#define PUNCH 3
+#ifndef SHM_NORESERVE
+#define SHM_NORESERVE 010000
+#endif
+#ifndef SHM_HUGETLB
+#define SHM_HUGETLB 04000
+#endif
+#define KEEP_SIZE 1
+
+/* Whether the pool has so many pages, free, reserved, surplus: in all files that say so. */
+static int pool_is(long nr, long free, long reserved, long surplus) {
+    const char *names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages", "surplus_hugepages"};
+    const char *lines[] = {"HugePages_Total:", "HugePages_Free:", "HugePages_Rsvd:", "HugePages_Surp:"};
+    long wanted[] = {nr, free, reserved, surplus};
+    for (int i = 0; i < 4; i++) {
+        char path[128];
+        sprintf(path, POOL "%s", names[i]);
+        long there = number_in(path), said = of_file("/proc/meminfo", lines[i]);
+        if (there != wanted[i] || said != wanted[i]) {
+            printf("%s: %ld, %ld, not %ld\n", names[i], there, said, wanted[i]);
+            return 0;
+        }
+    }
+    return number_in(NR) == nr - surplus && of_file("/proc/meminfo", "Hugetlb:") == nr * 2048;
+}
+
+static char *map_huge(int fd, long pages, int flags, long offset) {
+    return mmap(0, pages * HUGE, PROT_READ | PROT_WRITE, flags, fd, offset);
+}
+
+static void pool_files(void) {
+    CHECK(of_file("/proc/meminfo", "Hugepagesize:") == 2048);
+    CHECK(mode(NR) == 0644 && mode(POOL "nr_hugepages") == 0644 && mode(POOL "free_hugepages") == 0444);
+    CHECK(set(POOL "free_hugepages", "1") == EACCES && set(NR, "x") == EINVAL && set(POOL "nr_hugepages", "-1") == EINVAL);
+    CHECK(number_in("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages") == 0);
+#define LARGEST "/sys/kernel/mm/hugepages/hugepages-1048576kB/"
+    CHECK(mode(LARGEST "demote") == 0200 && set(LARGEST "demote", "1") == 0 && set(LARGEST "demote", "x") == EINVAL);
+    CHECK(strcmp(get(LARGEST "demote_size"), "2048kB") == 0);
+    CHECK(set(POOL "nr_hugepages", "3\n") == 0 && pool_is(3, 3, 0, 0));
+    CHECK(number_in("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages") == 3);
+    CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
+}
+
+/* A reservation is kept, what cannot be promised is refused, surplus pages come and go. */
+static void pool_mappings(void) {
+    char *p = map_huge(-1, 2, SHARED_HUGE, 0);
+    CHECK(p != MAP_FAILED && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));
+    CHECK(map_huge(-1, 3, SHARED_HUGE, 0) == MAP_FAILED && errno == ENOMEM && pool_is(4, 4, 2, 0));
+    CHECK(map_huge(-1, 1, SHARED_HUGE | 22 << LOG_SHIFT, 0) == MAP_FAILED && errno == EINVAL);
+    CHECK(map_huge(-1, 1, SHARED_HUGE | 30 << LOG_SHIFT, 0) == MAP_FAILED && errno == ENOMEM);
+    p[HUGE + 5] = 7;
+    CHECK(pool_is(4, 3, 1, 0));
+    pid_t pid = fork();
+    if (pid == 0) {
+        p[0] = p[HUGE + 5] + 1;
+        _exit(0);
+    }
+    int result;
+    CHECK(waitpid(pid, &result, 0) == pid && result == 0 && p[0] == 8 && pool_is(4, 2, 0, 0));
+    CHECK(set(NR, "1") == 0 && pool_is(2, 0, 0, 1));
+    CHECK(munmap(p, 2 * HUGE) == 0 && pool_is(1, 1, 0, 0));
+    p = mmap(0, 2 * HUGE, PROT_READ | PROT_WRITE, SHARED_HUGE | MAP_NORESERVE | 21 << LOG_SHIFT, -1, 0);
+    CHECK(p != MAP_FAILED && p[0] == 0 && pool_is(1, 0, 0, 0));
+    CHECK(munmap(p, 2 * HUGE) == 0 && set(OVERCOMMIT, "2") == 0 && number_in(POOL "nr_overcommit_hugepages") == 2);
+    p = map_huge(-1, 3, SHARED_HUGE | MAP_POPULATE, 0);
+    CHECK(p != MAP_FAILED && pool_is(3, 0, 0, 2));
+    CHECK(map_huge(-1, 1, SHARED_HUGE, 0) == MAP_FAILED && errno == ENOMEM);
+    CHECK(munmap(p, 3 * HUGE) == 0 && pool_is(1, 1, 0, 0) && set(OVERCOMMIT, "0") == 0);
+    CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
+}
+
+/* A file: it grows with its mappings, is read, has holes, pages without a mapping, and an end. */
+static void pool_file(void) {
+    char name[] = "pool", byte = 0;
+    CHECK(memfd_create(name, MFD_OF_HUGE | 22u << LOG_SHIFT) == -1 && errno == ENODEV);
+    int fd = memfd_create(name, MFD_OF_HUGE | 21u << LOG_SHIFT), small = memfd_create(name, 0);
+    struct stat about;
+    CHECK(fd >= 0 && fstat(fd, &about) == 0 && about.st_size == 0 && about.st_blksize == HUGE);
+    CHECK(ftruncate(fd, PAGE) == -1 && errno == EINVAL && write(fd, "x", 1) == -1 && errno == EINVAL);
+    CHECK(ftruncate(small, HUGE) == 0);
+    CHECK(map_huge(small, 1, MAP_SHARED | MAP_HUGETLB, 0) == MAP_FAILED && errno == EINVAL);
+    CHECK(map_huge(fd, 1, MAP_SHARED, PAGE) == MAP_FAILED && errno == EINVAL);
+    CHECK(map_huge(fd, 5, MAP_SHARED, 0) == MAP_FAILED && errno == ENOMEM);
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 0 && pool_is(4, 4, 0, 0));
+    /* Less than a page is a page. */
+    char *p = mmap(0, 2 * HUGE - PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_HUGETLB, fd, 0);
+    CHECK(p != MAP_FAILED && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));
+    p[0] = 1, p[2 * HUGE - 1] = 2;
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 2 * HUGE && about.st_blocks == 2 * HUGE / 512);
+    CHECK(pread(fd, &byte, 1, 2 * HUGE - 1) == 1 && byte == 2 && pool_is(4, 2, 0, 0));
+    CHECK(fallocate(fd, PUNCH, HUGE, HUGE) == 0 && pool_is(4, 3, 0, 0) && p[0] == 1);
+    CHECK(p[2 * HUGE - 1] == 0 && pool_is(4, 2, 0, 0));
+    CHECK(fallocate(fd, PUNCH, PAGE, HUGE) == 0 && p[0] == 1 && pool_is(4, 2, 0, 0));
+    CHECK(fallocate(fd, 0, 3 * HUGE, 1) == 0 && pool_is(4, 1, 0, 0));
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 4 * HUGE);
+    CHECK(fallocate(fd, 0, 0, 5 * HUGE) == -1 && errno == ENOSPC && fallocate(fd, KEEP_SIZE, 0, 4 * HUGE) == 0);
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 4 * HUGE && pool_is(4, 0, 0, 0) && p[0] == 1);
+    CHECK(ftruncate(fd, HUGE) == 0 && pool_is(4, 3, 0, 0));
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGBUS, SIG_DFL);
+        p[HUGE] = 1;
+        _exit(0);
+    }
+    int result;
+    CHECK(waitpid(pid, &result, 0) == pid && WIFSIGNALED(result) && WTERMSIG(result) == SIGBUS);
+    CHECK(munmap(p, 2 * HUGE) == 0 && pool_is(4, 3, 0, 0));
+    CHECK(close(fd) == 0 && close(small) == 0 && pool_is(4, 4, 0, 0));
+}
+
+/* A segment of System V: its pages are promised when it is made. */
+static void pool_segment(void) {
+    CHECK(shmget(IPC_PRIVATE, 5 * HUGE, IPC_CREAT | SHM_HUGETLB | 0600) == -1 && errno == ENOMEM);
+    CHECK(shmget(IPC_PRIVATE, HUGE, IPC_CREAT | SHM_HUGETLB | 22 << LOG_SHIFT | 0600) == -1 && errno == EINVAL);
+    int id = shmget(IPC_PRIVATE, HUGE + 5, IPC_CREAT | SHM_HUGETLB | 0600);
+    struct shmid_ds status;
+    CHECK(id >= 0 && pool_is(4, 4, 2, 0) && shmctl(id, IPC_STAT, &status) == 0 && status.shm_segsz == HUGE + 5);
+    char *p = shmat(id, 0, 0), *q = shmat(id, 0, SHM_RDONLY);
+    CHECK(p != (void *)-1 && q != (void *)-1 && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));
+    p[HUGE + 7] = 3;
+    CHECK(q[HUGE + 7] == 3 && pool_is(4, 3, 1, 0) && shmctl(id, IPC_STAT, &status) == 0 && status.shm_nattch == 2);
+    CHECK(shmat(id, p + 16 * HUGE + PAGE, 0) == (void *)-1 && errno == EINVAL);
+    CHECK(shmctl(id, IPC_RMID, 0) == 0 && shmdt(p) == 0 && pool_is(4, 3, 1, 0));
+    CHECK(shmdt(q) == 0 && pool_is(4, 4, 0, 0));
+    id = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | SHM_HUGETLB | SHM_NORESERVE | 0600);
+    CHECK(id >= 0 && pool_is(4, 4, 0, 0) && shmctl(id, IPC_RMID, 0) == 0);
+}
+
+/* `first` pages are there at the beginning, and in the end. */
+static void pools(const char *first) {
+    CHECK(pool_is(atol(first), atol(first), 0, 0) && number_in(OVERCOMMIT) == 0);
+    pool_files();
+    pool_mappings();
+    pool_file();
+    pool_segment();
+    CHECK(set(NR, first) == 0 && pool_is(atol(first), atol(first), 0, 0));
+}
