@@ -23,6 +23,7 @@ mod fragment;
 mod growth;
 mod largepages;
 mod os;
+mod parallel_fault;
 mod pft;
 mod progress;
 mod run;
@@ -44,6 +45,7 @@ Examples:
   softfault largepages --size 0.5              what 2 MiB pages save: the program of 2011
   softfault anon-w-seq --processes 2           these orders and programs that write their memory
   softfault fault-around --size 0.5             a cached file read with windows of 4 KiB to 2 MiB: 2014 and ours
+  softfault parallel-fault 2 1048576           huge pages of a pool: one mutex, a table of them, and none
   softfault stuck-fills                        calls beside 64 reads of a file that never end
   softfault fragment --share 50                a program in memory without free 2 MiB blocks
   softfault growth                             whether a call costs more in a terabyte, on 512 CPUs
@@ -75,6 +77,8 @@ enum Command {
     AnonWSeq(anon_w_seq::Options),
     /// Threads that read a file in memory, with windows of 4 KiB to 2 MiB: the experiment of 2014
     FaultAround(fault_around::Options),
+    /// Threads that fault on huge pages of a reserved pool: the experiment of 2013
+    ParallelFault(parallel_fault::Options),
     /// Time calls while reads of a file never end
     StuckFills(stuck_fills::Options),
     /// Fragment memory, measure the fragmentation, and time a program with and without huge pages
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
         Some(Command::FaultAround(options)) => bench::run(&options),
+        Some(Command::ParallelFault(options)) => bench::run(&options),
         Some(Command::StuckFills(options)) => bench::run(&options),
         Some(Command::Fragment(options)) => bench::run(&options),
         Some(Command::Growth(options)) => bench::run(&options),
@@ -130,8 +135,9 @@ mod tests {
             arg.get_default_values()[0].to_string_lossy().parse::<u64>().expect("a number")
         };
         let both = |command| (default(command, "reps"), default(command, "seed"));
-        let all = ["pft", "largepages", "clear-huge", "anon-w-seq", "fault-around", "fragment"].map(both);
-        assert_eq!(all, [(3, 2004), (3, 2011), (21, 2017), (15, 2017), (3, 2014), (5, 512)]);
+        let all =
+            ["pft", "largepages", "clear-huge", "anon-w-seq", "fault-around", "parallel-fault", "fragment"].map(both);
+        assert_eq!(all, [(3, 2004), (3, 2011), (21, 2017), (15, 2017), (3, 2014), (3, 2013), (5, 512)]);
         assert_eq!(default("growth", "seed"), 12);
     }
 }

@@ -6,6 +6,7 @@ use crate::conflicts;
 use crate::error::LabError;
 use crate::fault_around;
 use crate::largepages;
+use crate::parallel_fault;
 use crate::pft;
 use crate::run;
 use softfault::FaultLocking;
@@ -22,6 +23,9 @@ const LARGEPAGES: &str = "largepages --size 0.25 --reps 5";
 /// A file that is read in a tenth of a second, with the windows that tell the story.
 const FAULT_AROUND: &str = "fault-around --size 0.125 --reps 5 --threads 1 --orders 0,4,9,adaptive";
 
+/// Huge pages of a pool, few enough for a second.
+const PARALLEL_FAULT: &str = "parallel-fault 2 131072 --reps 5";
+
 const INTRODUCTION: &str = "\
 Softfault is a virtual-memory subsystem as a library. Its main job is the page fault: a program touches
 memory for the first time, and a zeroed frame has to be found and mapped, on every CPU at once.
@@ -31,7 +35,8 @@ This tour, under a minute, all of it measured now and on this machine:
   2. how often CPUs take cache lines from each other in a fault, on 64 simulated CPUs
   3. the program of 2011 that showed what 2 MiB pages save: on ours and on this host's Linux, with and without
   4. the program of 2014 that showed what it saves to map the neighbours of a page of a cached file
-  5. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
+  5. the program of 2013 that showed what one mutex around faults on huge pages costs
+  6. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
 ";
 
 const NEXT: &str = "\
@@ -41,6 +46,7 @@ Where to go next
   softfault conflicts --cpus 512                       512 CPUs, 16 million faults
   softfault largepages                                 3 GiB, as in 2011; softfault clear-huge: how to clear them
   softfault fault-around --pattern sparse              what fault-around costs where it can only lose
+  softfault parallel-fault --shape database            130 spaces that map one file of huge pages
   softfault run --stats -- ./a-static-linux-program    your program on the reference kernel, and its counters
   softfault --help                                     everything else
   crates/softfault/src/fault/mod.rs                    the fault path itself: start reading there
@@ -53,6 +59,7 @@ pub fn run() -> Result<(), LabError> {
     lines()?;
     large()?;
     neighbours()?;
+    pool()?;
     program();
     println!("{NEXT}");
     Ok(())
@@ -109,11 +116,18 @@ fn neighbours() -> Result<(), LabError> {
     Ok(())
 }
 
+fn pool() -> Result<(), LabError> {
+    println!("5. softfault {PARALLEL_FAULT}\n");
+    let options: parallel_fault::Options = typed(PARALLEL_FAULT);
+    println!("{}", bench::measure(&options)?.text());
+    Ok(())
+}
+
 /// Needs a C compiler that links statically and QEMU; where one is missing, the
 /// tour says which and goes on.
 fn program() {
     println!(
-        "5. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
+        "6. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
     );
     let folder = std::env::temp_dir().join(format!("softfault-tour-{}", std::process::id()));
     let done = compiled(&folder).and_then(|program| {
@@ -156,6 +170,7 @@ mod tests {
         let _: pft::Options = typed(PFT);
         let _: largepages::Options = typed(LARGEPAGES);
         let _: fault_around::Options = typed(FAULT_AROUND);
+        let _: parallel_fault::Options = typed(PARALLEL_FAULT);
         for fault_locking in FaultLocking::ALL {
             let _: conflicts::Options = typed(&format!("{CONFLICTS} --fault-locking {}", fault_locking.name()));
         }

@@ -1,5 +1,8 @@
 //! The command from outside: exit codes, messages, JSON and nothing else.
 
+#[path = "commands/parallel_fault.rs"]
+mod parallel_fault;
+
 use serde_json::Value;
 use std::process::{Command, Output};
 

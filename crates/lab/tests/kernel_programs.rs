@@ -198,7 +198,7 @@ fn bad_arguments_are_named() {
     let hello = hello.to_str().expect("UTF-8");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let twice = format!("{hello}:/x");
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--", "/no/such/program"], "/no/such/program"),
         (&["--", source], "Cargo.toml"),
         (&["--file", "/no/such/file", "--", hello], "--file /no/such/file"),
@@ -209,6 +209,7 @@ fn bad_arguments_are_named() {
         (&["--cpus", "0", "--", hello], "--cpus"),
         (&["--timeout", "soon", "--", hello], "--timeout"),
         (&["--append", "fault_locking=best", "--", hello], "fault_locking=best"),
+        (&["--append", "hugetlb_locking=two", "--", hello], "hugetlb_locking=two: should be one, table or lockfree"),
         (&["--append", "thp_cow=all", "--", hello], "thp_cow=all: should be split or copy"),
         (&["--append", "delays=1e3", "--", hello], "delays=1e3"),
         (&["--append", "nonsense", "--", hello], "nonsense"),
@@ -223,21 +224,22 @@ fn bad_arguments_are_named() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The knobs of huge pages, with each setting that a boot can begin with.
+/// The knobs of huge pages, with each setting that a boot can begin with; the pools, empty or filled at boot.
 #[test]
 fn knobs_of_huge_pages_are_where_linux_has_them() {
     let binary = compile("hugeknobs", "hugeknobs", Libc::Musl);
     let cases = [("always", "always"), ("madvise", "madvise"), ("never", "never"), ("0", "off"), ("2", "madvise")];
     for (parameter, first) in cases {
-        let ran = run(&["--append", &format!("transparent_hugepage={parameter}")], &binary, &[first]);
+        let arguments = if parameter == "never" { &[first, "0"][..] } else { &[first] };
+        let ran = run(&["--append", &format!("transparent_hugepage={parameter}")], &binary, arguments);
         assert_eq!((ran.code, ran.output.as_str()), (0, "hugeknobs ok\n"), "{parameter}: {}", ran.errors);
         assert_eq!(ran.errors, "", "{parameter}");
     }
     let default = softfault::HugeKnobs::DEFAULT.enabled.name();
     let ran = run(
-        &["--append", "transparent_hugepage=sometimes"],
+        &["--append", "transparent_hugepage=sometimes hugepages=2 hugetlb_locking=table"],
         &compile("hugeknobs", "hugeknobs", Libc::Glibc),
-        &[default],
+        &[default, "2"],
     );
     assert_eq!((ran.code, ran.output.as_str()), (0, "hugeknobs ok\n"), "{}", ran.errors);
     assert!(ran.errors.contains("transparent_hugepage=sometimes: should be always,"), "{}", ran.errors);

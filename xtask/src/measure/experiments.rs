@@ -1,6 +1,7 @@
-//! What an experiment of the document is: what is run, and how its rows are shown. `list.rs` and `files.rs` have them.
+//! What an experiment of the document is: what is run, and how its rows are shown. `list.rs`, `files.rs` and `hugetlb.rs` have them.
 
 mod files;
+mod hugetlb;
 mod list;
 
 use super::store::Row;

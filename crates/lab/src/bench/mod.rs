@@ -6,8 +6,10 @@
 
 mod arena;
 mod chart;
+pub mod crew;
 mod experiment;
 mod json;
+mod knob;
 mod memory;
 mod options;
 mod order;
@@ -19,9 +21,11 @@ pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, pr
 pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
 pub use experiment::{Experiment, Report, Sampled, measure, run};
 pub use json::Lines;
+pub use knob::Knob;
 pub use memory::Need;
 pub use options::{
-    Against, MAX_THREADS, Once, Repeated, Settings, defaults, parse_fault_locking, parse_gib, thread_counts, typed,
+    Against, MAX_THREADS, Once, Repeated, Settings, defaults, parse_fault_locking, parse_gib, parse_hugetlb_locking,
+    thread_counts, typed,
 };
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};

@@ -1,7 +1,7 @@
 //! Options that several experiments share.
 
 use clap::{Arg, Args, Parser, ValueEnum};
-use softfault::FaultLocking;
+use softfault::{FaultLocking, HugetlbLocking};
 use std::path::{Path, PathBuf};
 
 /// The options of an experiment that repeats its jobs; [`defaults`] sets what differs.
@@ -107,6 +107,12 @@ pub fn parse_fault_locking(text: &str) -> Result<FaultLocking, String> {
         let names: Vec<&str> = FaultLocking::ALL.iter().map(|d| d.name()).collect();
         format!("should be one of {}", names.join(", "))
     })
+}
+
+/// Parses the name of a discipline of faults on pages of a pool.
+pub fn parse_hugetlb_locking(text: &str) -> Result<HugetlbLocking, String> {
+    let names = HugetlbLocking::ALL.map(HugetlbLocking::name).join(", ");
+    HugetlbLocking::ALL.into_iter().find(|l| l.name() == text).ok_or_else(|| format!("should be one of {names}"))
 }
 
 /// Most threads: the CPUs that the hosted machine can have.

@@ -13,6 +13,7 @@ mod history;
 mod lines;
 pub(crate) mod machine;
 mod options;
+mod pool;
 mod report;
 mod simulate;
 

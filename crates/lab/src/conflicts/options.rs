@@ -1,10 +1,10 @@
 //! The command line of `softfault conflicts`.
 
-use crate::bench::{Window, parse_fault_locking, parse_window};
+use crate::bench::{Window, parse_fault_locking, parse_hugetlb_locking, parse_window};
 use crate::error::LabError;
 use crate::os;
 use clap::{Args, ValueEnum};
-use softfault::FaultLocking;
+use softfault::{FaultLocking, HugetlbLocking};
 
 const HELP: &str = "\
 What is counted
@@ -31,6 +31,9 @@ Layouts: which pages belong to which CPU
   same-object  each CPU runs its own address space; all map one shared object, and every CPU touches all of its
                pages in the same order. The default is 512 touches (2 MiB)
   own-part     as same-object, but each CPU touches a part of its own, 2 MiB
+  pool         huge pages of a reserved pool: the pages of one file belong to the CPUs in turn. Each CPU maps its own
+               pages, one beside the other, in its own address space. --hugetlb-locking has the discipline. The default
+               is 64 touches
 
 Fault-around
   With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
@@ -48,7 +51,7 @@ Pages
                 takes 1 GiB for each CPU. The default is 512 touches.
 
 JSON
-  One object with the keys cpus, layout, discipline, frames, pages, touches, memory_gib, faults, fault_around (null where
+  One object with the keys cpus, layout, discipline, hugetlb_locking (null without a pool), frames, pages, touches, memory_gib, faults, fault_around (null where
   none was asked for), transfers_per_1000_faults,
   read_misses_per_1000_faults, transfers_per_1000_pages, worst (a list of structure, field and transfers_per_1000_faults, the worst
   first), experiment, value and unit.
@@ -58,6 +61,7 @@ Examples:
   softfault conflicts --cpus 64 --layout chunks --fault-locking split
   softfault conflicts --cpus 512 --pages 64K
   softfault conflicts --cpus 512 --layout same-object --fault-around adaptive
+  softfault conflicts --layout pool --hugetlb-locking table
   softfault conflicts --cpus 512 --touches 1024 --json";
 
 /// Which pages belong to which CPU.
@@ -73,6 +77,8 @@ pub enum Layout {
     SameObject,
     /// A part of one object for each CPU, which maps it in its own space
     OwnPart,
+    /// One page of a pool of 2 MiB pages to each CPU in turn, of one file that each maps in its own space
+    Pool,
 }
 
 /// The state of memory at the first fault.
@@ -143,6 +149,10 @@ impl Frames {
     }
 }
 
+/// Bytes of a small page.
+pub const PAGE_BYTES: u64 = 4096;
+/// Where all spaces map the object of the layouts that have one.
+pub const OBJECT_AT: u64 = 1 << 32;
 /// Pages that one leaf table maps.
 const TABLE_PAGES: u64 = 512;
 /// Pages in a chunk: 8 lines of entries.
@@ -157,6 +167,7 @@ impl Layout {
             Layout::Interleaved => "interleaved",
             Layout::SameObject => "same-object",
             Layout::OwnPart => "own-part",
+            Layout::Pool => "pool",
         }
     }
     /// Which page, from the start of the mapping, CPU `cpu` of `nr_cpus` touches
@@ -166,7 +177,7 @@ impl Layout {
             Layout::OwnTable => cpu * touches.next_multiple_of(TABLE_PAGES) + turn,
             Layout::Chunks => (turn / CHUNK_PAGES * nr_cpus + cpu) * CHUNK_PAGES + turn % CHUNK_PAGES,
             Layout::Interleaved => turn * nr_cpus + cpu,
-            Layout::SameObject | Layout::OwnPart => turn,
+            Layout::SameObject | Layout::OwnPart | Layout::Pool => turn,
         }
     }
     /// Pages that the mapping needs.
@@ -174,14 +185,14 @@ impl Layout {
         match self {
             Layout::OwnTable => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
             Layout::Chunks => nr_cpus * touches.next_multiple_of(CHUNK_PAGES),
-            Layout::Interleaved => nr_cpus * touches,
+            Layout::Interleaved | Layout::Pool => nr_cpus * touches,
             Layout::SameObject => touches,
             Layout::OwnPart => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
         }
     }
     /// Whether CPUs have spaces of their own, which map one object.
     pub fn has_object(self) -> bool {
-        matches!(self, Layout::SameObject | Layout::OwnPart)
+        matches!(self, Layout::SameObject | Layout::OwnPart | Layout::Pool)
     }
 }
 
@@ -198,9 +209,13 @@ pub struct Options {
     /// How faults exclude each other
     #[arg(long, alias = "discipline", value_name = "MODE", default_value = "lockfree", value_parser = parse_fault_locking)]
     pub fault_locking: FaultLocking,
+    /// How faults on pages of the pool exclude each other: one, table or lockfree
+    #[arg(long, value_name = "DISCIPLINE", default_value = "lockfree", value_parser = parse_hugetlb_locking)]
+    pub hugetlb_locking: HugetlbLocking,
     /// First touches per CPU
     #[arg(long, value_name = "N", default_value = "32768",
         default_value_if("fault_around", clap::builder::ArgPredicate::IsPresent, "65536"), default_value_ifs([
+        ("layout", "pool", "64"),
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
         ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
         ("layout", "same-object", "512"), ("layout", "own-part", "512"), ("frames", "aged", "4096"),
@@ -210,7 +225,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
     /// Size of the pages that a fault maps
-    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = parse_pages, ignore_case = true)]
+    #[arg(long, value_name = "SIZE", default_value = "small", default_value_if("layout", "pool", "huge"), value_parser = parse_pages, ignore_case = true)]
     pub pages: Pages,
     /// Read pages that are in memory, with this window: 0 to 9, or adaptive
     #[arg(long, value_name = "ORDER", value_parser = parse_window)]
@@ -266,11 +281,12 @@ impl Options {
     pub fn check(&self) -> Result<(), LabError> {
         if self.layout.has_object() {
             let with = |what| format!("with --layout {} should be {what}", self.layout.name());
-            if self.pages != Pages::SMALL {
+            let pages = if self.layout == Layout::Pool { Pages::HUGE } else { Pages::SMALL };
+            if self.pages != pages {
                 return Err(LabError::Argument {
                     name: "--pages",
                     given: self.pages.name().into(),
-                    wanted: with("small"),
+                    wanted: with(pages.name()),
                 });
             }
             if self.frames != Frames::Fresh {
@@ -280,8 +296,10 @@ impl Options {
                     wanted: with("fresh"),
                 });
             }
-        } else if let Some(window) = self.fault_around {
-            let wanted = format!("with --layout {} there is no object: should be left out", self.layout.name());
+        }
+        if let Some(window) = self.fault_around.filter(|_| !self.layout.has_object() || self.layout == Layout::Pool) {
+            let wanted =
+                format!("with --layout {} there is no object of small pages: should be left out", self.layout.name());
             return Err(LabError::Argument { name: "--fault-around", given: window.name(), wanted });
         }
         if self.pages != Pages::SMALL && self.frames == Frames::Aged {

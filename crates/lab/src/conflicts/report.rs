@@ -17,6 +17,7 @@ pub struct Report {
     layout: &'static str,
     #[serde(rename = "discipline")]
     fault_locking: &'static str,
+    hugetlb_locking: Option<&'static str>,
     frames: &'static str,
     pages: &'static str,
     touches: u32,
@@ -58,6 +59,7 @@ impl Report {
             cpus: options.cpus,
             layout: options.layout.name(),
             fault_locking: options.fault_locking.name(),
+            hugetlb_locking: super::pool::name(options),
             frames: options.frames.name(),
             pages: options.pages.name(),
             touches: options.touches,
@@ -95,6 +97,9 @@ impl Report {
             self.transfers_per_1000_faults,
             self.read_misses_per_1000_faults
         );
+        if let Some(discipline) = self.hugetlb_locking {
+            let _ = writeln!(text, "pages of a pool, discipline {discipline}\n");
+        }
         if self.fault_around.is_some() {
             let _ = writeln!(
                 text,

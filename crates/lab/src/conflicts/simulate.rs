@@ -3,7 +3,8 @@
 use super::history;
 use super::lines::{Hot, Lines};
 use super::machine::{self, Simulated};
-use super::options::{Frames, Layout, Options, Pages};
+use super::options::{Frames, Layout, OBJECT_AT, Options, PAGE_BYTES, Pages};
+use super::pool;
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::Access;
@@ -17,10 +18,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-const PAGE_BYTES: u64 = 4096;
 const TABLE_ENTRIES: u64 = 512;
-/// Where all spaces map the object of the layouts that have one.
-const OBJECT_AT: u64 = 1 << 32;
 
 /// One field of one structure, and the lines that travelled for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +50,7 @@ pub struct Counted {
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
     let tunables = Tunables::default().with_fault_locking(recorded(options)).with_thp(knobs(options.pages));
-    let tunables = tunables.with_fault_around(window(options));
+    let tunables = tunables.with_fault_around(window(options)).with_hugetlb_locking(pool::discipline(options));
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
@@ -90,6 +88,7 @@ fn spaces<'vm>(
     let spaces = (0..nr).map(new_space).collect::<Result<Vec<_>, _>>()?;
     let base = match options.layout {
         Layout::SameObject | Layout::OwnPart => map_object(vm, &spaces, options)?,
+        Layout::Pool => pool::map(vm, &spaces, options)?,
         _ => map(&spaces[0], options)?,
     };
     Ok((spaces, base))
@@ -156,7 +155,7 @@ fn take_turns(
             let done = space
                 .handle_fault(addr, access)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
-            if done != wanted {
+            if done != wanted && options.layout != Layout::Pool {
                 return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
             }
             beside();

@@ -10,6 +10,7 @@ fn options(cpus: u16, fault_locking: Typed) -> Options {
         cpus,
         layout: Layout::OwnTable,
         fault_locking,
+        hugetlb_locking: softfault::HugetlbLocking::Lockfree,
         touches: 512,
         frames: Frames::Fresh,
         pages: Pages::SMALL,
@@ -102,4 +103,20 @@ fn fault_around_maps_what_later_turns_would_touch() {
             assert!(counted.nr_faults.abs_diff(4 * nr_faults) <= 4, "{around}: {}", counted.nr_faults);
         }
     }
+}
+
+/// The mutex that all faults take travels with each of them.
+#[test]
+fn one_mutex_travels_and_none_does_not() {
+    let of = |hugetlb_locking| {
+        let pool = Options { layout: Layout::Pool, pages: Pages::HUGE, touches: 16, ..options(8, Typed::Lockfree) };
+        let counted = run(&Options { hugetlb_locking, ..pool }, || ()).unwrap();
+        assert_eq!(counted.nr_faults, 8 * 16);
+        let mutexes = counted.places.iter().filter(|place| place.structure == "HugetlbMutex");
+        (mutexes.map(|place| place.transfers).sum::<u64>(), counted.nr_faults)
+    };
+    let (transfers, nr_faults) = of(softfault::HugetlbLocking::One);
+    // But for the first one.
+    assert!(transfers + 1 >= nr_faults, "{transfers}");
+    assert_eq!(of(softfault::HugetlbLocking::Lockfree).0, 0);
 }

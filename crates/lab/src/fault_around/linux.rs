@@ -8,13 +8,12 @@
 //! - **L11** the bytes of a file's mapping are read through atomic cells only, and only while it is mapped;
 //!   nobody writes the file any more.
 
-use super::crew;
 use super::load::{Load, Sample};
 use super::options::Folios;
 use super::pattern::{Mapped, PAGE_WORDS, Pattern, TABLE_PAGES, mark_of, sum};
 use super::plan::{Job, System};
 use super::tmpfs;
-use crate::bench::PAGE_BYTES;
+use crate::bench::{PAGE_BYTES, crew};
 use crate::error::LabError;
 use std::fs::File;
 use std::ops::Range;

@@ -2,15 +2,13 @@
 //! that are in memory, on the hosted machine and on the host's Linux.
 //!
 //! ```text
-//! options ──> plan ──> ours, linux (timed, in the steps of crew) ──> reckon ──> table, output
+//! options ──> plan ──> ours, linux (timed, in the steps of bench/crew) ──> reckon ──> table, output
 //!                      pattern: what is read                        history (2014)
 //! ```
 //! This file is the experiment for the runner.
 
-mod crew;
 mod history;
 mod in_qemu;
-mod knob;
 mod linux;
 mod load;
 mod options;
@@ -24,16 +22,19 @@ mod tmpfs;
 
 pub use options::Options;
 
-use crate::bench::{self, Arena, Experiment, Need, Sampled, Settings};
+use crate::bench::{self, Arena, Experiment, Knob, Need, Sampled, Settings};
 use crate::error::LabError;
 use crate::os;
 use in_qemu::InQemu;
-use knob::Knob;
 use linux::Memory;
 use load::{Load, Sample};
 use plan::{Job, System};
 use reckon::Report;
 use softfault_host::{Hosted, HostedConfig};
+use std::path::Path;
+
+/// The window of all processes.
+const WINDOW_OF_HOST: &str = "/sys/kernel/debug/fault_around_bytes";
 
 /// Our machine, Linux's file, and the host's setting.
 pub struct Bench {
@@ -70,7 +71,7 @@ impl Experiment for Options {
             in_qemu: self.qemu.then(|| InQemu::measure(self, &load)).transpose()?,
             load,
             arena: Arena::of(hosted),
-            knob: memory.as_ref().and_then(|_| Knob::of_host()),
+            knob: memory.as_ref().and_then(|_| Knob::at(Path::new(WINDOW_OF_HOST))),
             memory,
         })
     }
@@ -82,7 +83,8 @@ impl Experiment for Options {
     fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
         let Bench { load, arena, memory, knob, in_qemu } = bench;
         if let (System::LinuxSet, Some(knob), Some(order)) = (job.system, knob, job.window.order()) {
-            knob.set(order)?;
+            knob.set(order.bytes())
+                .map_err(|e| LabError::host(format!("{WINDOW_OF_HOST} set to {}", order.bytes()), e))?;
         }
         match (job.system, memory) {
             (System::LinuxInQemu, _) => in_qemu.as_ref().and_then(|of| of.sample(job.window)).ok_or_else(no_sample),

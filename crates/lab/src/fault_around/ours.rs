@@ -6,7 +6,7 @@
 
 use super::load::{Load, Sample};
 use super::pattern::{Mapped, PAGE_WORDS, TABLE_PAGES, mark_of, sum};
-use crate::bench::{Arena, Frames, PAGE_BYTES, Window, bind, prepare_frames};
+use crate::bench::{Arena, Frames, PAGE_BYTES, Window, bind, crew, prepare_frames};
 use crate::error::LabError;
 use softfault::policy::folio::FolioOrders;
 use softfault::{AddressSpace, Event, MapFlags, ObjectPart, Order, Prot, SharedObject, Tunables, Vm, VmStat};
@@ -31,7 +31,7 @@ fn run_in(vm: &Vm<Hosted>, load: &Load, nr_threads: usize) -> Result<Sample, Lab
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let before = vm.vmstat();
     drop(setting_up);
-    let done = super::crew::together(nr_threads, &load.cpus, |thread, steps| {
+    let done = crew::together(nr_threads, &load.cpus, |thread, steps| {
         let cpu = bind(vm.machine(), thread)?;
         let running = cpu.enter(&space).map_err(|e| LabError::subsystem(format!("CPU {thread}"), e))?;
         for round in 0..load.nr_rounds() {

@@ -1,6 +1,7 @@
 //! The experiments, in the order of the document.
 
 use super::files::{FAULT_AROUND, FAULT_AROUND_FOLIOS, FAULT_AROUND_QEMU, STUCK_FILLS};
+use super::hugetlb::{PARALLEL_FAULT, POOL_TRANSFERS};
 use super::{Column, Command, Depends, Experiment, How, Table, column, table};
 use crate::measure::render;
 
@@ -19,6 +20,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     FAULT_AROUND_FOLIOS,
     FAULT_AROUND_QEMU,
     ANON_W_SEQ,
+    PARALLEL_FAULT,
+    POOL_TRANSFERS,
     FRAGMENT,
     STUCK_FILLS,
 ];

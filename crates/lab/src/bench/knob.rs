@@ -1,19 +1,17 @@
-//! The host's `fault_around_bytes`, where it may be read and set. It is put back when the experiment ends,
-//! also by an error, a panic or a signal.
+//! A setting of the host: a file with a number, where it may be read and set. It is put back when the experiment ends,
+//! also by an error, a panic or a signal. One at a time.
 //!
 //! One of the lab's files with `unsafe` (L1 is in `os.rs`):
 //! - **L12** the handler of signals uses atomic cells and calls that POSIX allows there. The descriptor that
 //!   it writes to stays open while it may run.
 
-use crate::error::LabError;
-use softfault::policy::around::AroundOrder;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-const PATH: &str = "/sys/kernel/debug/fault_around_bytes";
 /// Signals that end a process and can be caught.
 const SIGNALS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
@@ -23,22 +21,16 @@ static BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// Holds the host's setting.
 pub struct Knob {
+    path: PathBuf,
     file: File,
     before: u64,
 }
 
 impl Knob {
-    /// The host's, if this process may set it.
-    pub fn of_host() -> Option<Knob> {
-        Knob::at(Path::new(PATH))
-    }
-
     /// Opens it; none if it cannot be read, or not be set to what it is.
-    fn at(path: &Path) -> Option<Knob> {
+    pub fn at(path: &Path) -> Option<Knob> {
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-        let mut text = [0; 32];
-        let nr = file.read_at(&mut text, 0).ok()?;
-        let before = std::str::from_utf8(&text[..nr]).ok()?.trim().parse().ok()?;
+        let before = read(&file).ok()?;
         write(&file, before).ok()?;
         BEFORE.store(before, Ordering::Relaxed);
         OPEN.store(file.as_raw_fd(), Ordering::Release);
@@ -47,19 +39,29 @@ impl Knob {
             // SAFETY: L12.
             unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
         }
-        Some(Knob { file, before })
+        Some(Knob { path: path.into(), file, before })
     }
 
-    /// Sets the window of all processes.
-    pub fn set(&self, order: AroundOrder) -> Result<(), LabError> {
-        write(&self.file, order.bytes()).map_err(|e| LabError::host(format!("{PATH} set to {}", order.bytes()), e))
+    /// What it was.
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// What it is.
+    pub fn read(&self) -> io::Result<u64> {
+        read(&self.file)
+    }
+
+    /// Sets it. What it is then may be something else.
+    pub fn set(&self, to: u64) -> io::Result<()> {
+        write(&self.file, to)
     }
 }
 
 impl Drop for Knob {
     fn drop(&mut self) {
         if write(&self.file, self.before).is_err() {
-            eprintln!("softfault: {PATH} could not be put back to {}", self.before);
+            eprintln!("softfault: {} could not be put back to {}", self.path.display(), self.before);
         }
         OPEN.store(-1, Ordering::Release);
         for signal in SIGNALS {
@@ -69,8 +71,15 @@ impl Drop for Knob {
     }
 }
 
-fn write(file: &File, bytes: u64) -> std::io::Result<()> {
-    file.write_all_at(format!("{bytes}\n").as_bytes(), 0)
+fn read(file: &File) -> io::Result<u64> {
+    let mut text = [0; 32];
+    let nr = file.read_at(&mut text, 0)?;
+    let number = std::str::from_utf8(&text[..nr]).ok().and_then(|text| text.lines().next()?.trim().parse().ok());
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no number"))
+}
+
+fn write(file: &File, number: u64) -> io::Result<()> {
+    file.write_all_at(format!("{number}\n").as_bytes(), 0)
 }
 
 extern "C" fn put_back_and_end(signal: libc::c_int) {
@@ -111,12 +120,12 @@ mod tests {
         let said = || std::fs::read_to_string(&path).unwrap().lines().next().unwrap().to_string();
         std::fs::write(&path, "65536\n").unwrap();
         let knob = Knob::at(&path).unwrap();
-        knob.set(AroundOrder::new(9).unwrap()).unwrap();
-        assert_eq!(said(), "2097152");
+        knob.set(2 << 20).unwrap();
+        assert_eq!((said().as_str(), knob.read().unwrap(), knob.before()), ("2097152", 2 << 20, 65_536));
         put_back();
         // A file in debugfs is written anew by each write; this one keeps the rest.
         assert_eq!(said(), "65536");
-        knob.set(AroundOrder::new(9).unwrap()).unwrap();
+        knob.set(2 << 20).unwrap();
         drop(knob);
         assert_eq!(said(), "65536");
         put_back();

@@ -1,0 +1,94 @@
+//! `softfault parallel-fault`: the program of 2013 that showed what one mutex around page faults on huge pages costs, on the
+//! hosted machine and on the host's Linux.
+//!
+//! ```text
+//! options ──> plan ──> ours, linux, clear (timed, in the steps of bench/crew) ──> reckon ──> table, output
+//!                      load: who touches what                                      history (2013)
+//! ```
+//! This file is the experiment for the runner.
+
+mod clear;
+mod history;
+mod linux;
+mod load;
+mod options;
+mod ours;
+mod output;
+mod plan;
+mod reckon;
+mod table;
+
+pub use options::Options;
+
+use crate::bench::{self, Arena, Experiment, Need, Sampled, Settings};
+use crate::error::LabError;
+use crate::os;
+use linux::Pool;
+use load::{Load, Sample};
+use plan::{Job, System};
+use reckon::Report;
+use softfault::clear::ClearTable;
+use softfault_host::{Hosted, HostedConfig};
+
+/// Our machine, and the host's pool.
+pub struct Bench {
+    load: Load,
+    max_threads: usize,
+    arena: Arena,
+    measured: ClearTable,
+    /// Or why there is none.
+    pool: Option<Result<Pool, String>>,
+}
+
+impl Experiment for Options {
+    const NAME: &'static str = "parallel-fault";
+    type Bench = Bench;
+    type Job = Job;
+    type Sample = Sample;
+    type Report = Report;
+
+    /// Memory is looked at in [`Options::settle`], which may make the default smaller.
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        Ok(None)
+    }
+
+    fn set_up(&self) -> Result<Bench, LabError> {
+        let cpus = os::allowed_cpus()?;
+        let max_threads = self.max_threads(cpus.len());
+        let nr_pages = self.settle(max_threads, os::available_bytes().unwrap_or(u64::MAX))?;
+        // Before our arena takes what is free.
+        let pool = self.with_linux().then(|| Pool::grown(self, nr_pages));
+        let config = HostedConfig::default()
+            .with_nr_cpus(max_threads)
+            .with_arena_bytes(self.arena_bytes(nr_pages, max_threads))
+            .with_huge(true);
+        let mut hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
+        bench::warm(&mut hosted);
+        let measured = bench::calibrated(&mut hosted);
+        let (page_bytes, skip_bytes) = (self.page.bytes(), self.skip_bytes());
+        let load = Load { shape: self.shape, nr_pages, page_bytes, skip_bytes, cpus };
+        Ok(Bench { load, max_threads, arena: Arena::of(hosted), measured, pool })
+    }
+
+    fn jobs(&self, bench: &Bench) -> Vec<Vec<Job>> {
+        vec![plan::jobs(self, bench.max_threads, matches!(bench.pool, Some(Ok(_))))]
+    }
+
+    fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
+        let Bench { load, arena, measured, .. } = bench;
+        match job.system {
+            System::Softfault(locking) => ours::run(arena, measured, (self, load), (locking, job.nr_threads)),
+            System::Linux => linux::run(self, load, job.nr_threads),
+            System::Clear => clear::run(arena, measured, load, job.nr_threads),
+        }
+    }
+
+    fn report(&self, bench: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
+        let why = bench.pool.and_then(Result::err);
+        Ok(Report::new(self, &bench.load, &sampled, why))
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
+    }
+}

@@ -1,0 +1,81 @@
+//! The runs: systems, disciplines, numbers of threads.
+
+use super::options::Options;
+use softfault::HugetlbLocking;
+use std::fmt;
+
+/// Who clears the pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// The hosted machine's faults.
+    Softfault(HugetlbLocking),
+    /// The host's kernel's: a table of mutexes, eight for each CPU.
+    Linux,
+    /// Nobody faults: as many bytes are cleared.
+    Clear,
+}
+
+impl System {
+    /// The word in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Softfault(_) => "softfault",
+            System::Linux => "linux",
+            System::Clear => "clear",
+        }
+    }
+    /// How faults exclude each other.
+    pub fn discipline(self) -> &'static str {
+        match self {
+            System::Softfault(locking) => locking.name(),
+            System::Linux => HugetlbLocking::Table.name(),
+            System::Clear => "none",
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Whose.
+    pub system: System,
+    /// Threads.
+    pub nr_threads: usize,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {} thread(s)", self.system.name(), self.system.discipline(), self.nr_threads)
+    }
+}
+
+/// All rows, in one group: those of all numbers of threads are divided by each other.
+pub fn jobs(options: &Options, max_threads: usize, has_linux: bool) -> Vec<Job> {
+    let mut systems = Vec::new();
+    for locking in &options.locks {
+        if !systems.contains(&System::Softfault(*locking)) {
+            systems.push(System::Softfault(*locking));
+        }
+    }
+    systems.extend(has_linux.then_some(System::Linux));
+    systems.push(System::Clear);
+    let counts = if max_threads == 1 { vec![1] } else { vec![1, max_threads] };
+    systems.into_iter().flat_map(|system| counts.iter().map(move |&nr_threads| Job { system, nr_threads })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::typed;
+
+    #[test]
+    fn one_thread_beside_all() {
+        let names = |text: &str, max_threads, has_linux| -> Vec<String> {
+            jobs(&typed(&format!("parallel-fault {text}")), max_threads, has_linux).iter().map(Job::to_string).collect()
+        };
+        assert_eq!(names("--locks table,one,table", 1, false).len(), 3);
+        let all = names("", 4, true);
+        assert_eq!(all.len(), 2 * 5);
+        assert_eq!(all[..2], ["softfault, one, 1 thread(s)", "softfault, one, 4 thread(s)"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! From samples to medians, ratios and the rows of 2013 beside them.
+
+use super::history::{self, OldRow};
+use super::load::{Load, Locks, Sample};
+use super::options::{Options, Shape};
+use super::plan::{Job, System};
+use crate::bench::{Figure, Sampled, median, paired};
+use crate::os;
+
+/// One system, one discipline, one number of threads.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which.
+    pub job: Job,
+    /// Median of the repetitions, seconds.
+    pub seconds: Figure,
+    /// Statistics of the mutexes: medians.
+    pub locks: Option<Locks>,
+    /// Speed relative to one thread.
+    pub over_1_thread: Option<f64>,
+    /// Time relative to clear by as many threads.
+    pub over_clear: Option<f64>,
+    /// Speed relative to Linux with as many threads.
+    pub ratio_to_linux: Option<f64>,
+}
+
+/// All rows, and what was run.
+pub struct Report {
+    /// Of the options.
+    pub shape: Shape,
+    /// Pages of the pool.
+    pub nr_pages: u64,
+    /// Bytes of one.
+    pub page_bytes: u64,
+    /// From one byte that is written to the next.
+    pub skip_bytes: u64,
+    /// Repetitions.
+    pub reps: u32,
+    /// Our rows, Linux's, clear.
+    pub rows: Vec<Row>,
+    /// Those of 2013.
+    pub old: Vec<OldRow>,
+    /// Why Linux was not measured, though it was asked for.
+    pub why_no_linux: Option<String>,
+    /// The host's kernel.
+    pub kernel: String,
+}
+
+fn walls(of: &Sampled<Job, Sample>) -> Vec<f64> {
+    of.samples.iter().map(|sample| sample.wall.as_secs_f64()).collect()
+}
+
+fn median_locks(samples: &[Sample]) -> Option<Locks> {
+    let all: Vec<Locks> = samples.iter().filter_map(|sample| sample.locks).collect();
+    let of = |f: fn(&Locks) -> f64| median(all.iter().map(f));
+    let first = all.first()?;
+    Some(Locks {
+        mutexes: first.mutexes,
+        acquisitions: of(|l| l.acquisitions as f64) as u64,
+        contentions: of(|l| l.contentions as f64) as u64,
+        wait_us: of(|l| l.wait_us),
+    })
+}
+
+impl Report {
+    /// Of all samples.
+    pub fn new(
+        options: &Options,
+        load: &Load,
+        sampled: &[Sampled<Job, Sample>],
+        why_no_linux: Option<String>,
+    ) -> Report {
+        let find = |system, nr_threads| sampled.iter().find(|of| of.job == Job { system, nr_threads }).map(walls);
+        let rows = sampled.iter().map(|of| {
+            let Job { system, nr_threads } = of.job;
+            let own = walls(of);
+            let one = if nr_threads == 1 { None } else { find(system, 1) };
+            let clear = if system == System::Clear { None } else { find(System::Clear, nr_threads) };
+            let is_ours = matches!(system, System::Softfault(_));
+            let linux = if is_ours { find(System::Linux, nr_threads) } else { None };
+            Row {
+                job: of.job,
+                seconds: Figure::of(own.iter().copied()),
+                locks: median_locks(&of.samples),
+                over_1_thread: one.map(|one| paired(&one, &own)),
+                over_clear: clear.map(|clear| paired(&own, &clear)),
+                ratio_to_linux: linux.map(|linux| paired(&linux, &own)),
+            }
+        });
+        Report {
+            shape: load.shape,
+            nr_pages: load.nr_pages,
+            page_bytes: load.page_bytes,
+            skip_bytes: load.skip_bytes,
+            reps: options.repeated.settings().reps,
+            rows: rows.collect(),
+            old: history::rows(load.shape),
+            why_no_linux,
+            kernel: os::kernel_release(),
+        }
+    }
+
+    /// The row of a system.
+    pub fn row(&self, system: System, nr_threads: usize) -> Option<&Row> {
+        self.rows.iter().find(|row| row.job == Job { system, nr_threads })
+    }
+
+    /// Most threads of a row.
+    pub fn most_threads(&self) -> usize {
+        self.rows.iter().map(|row| row.job.nr_threads).max().unwrap_or(1)
+    }
+
+    /// GiB of the memory.
+    pub fn gib(&self) -> f64 {
+        (self.nr_pages * self.page_bytes) as f64 / (1u64 << 30) as f64
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::bench::typed;
+    use softfault::HugetlbLocking;
+    use std::time::Duration;
+
+    /// Two threads halve the time of the table and of clear, and not that of one mutex.
+    pub fn report(shape: &str) -> Report {
+        let options: Options = typed(&format!("parallel-fault 2 --shape {shape} --against linux"));
+        let load = Load { shape: options.shape, nr_pages: 8, page_bytes: 2 << 20, skip_bytes: 2 << 20, cpus: vec![0] };
+        let sampled: Vec<_> = super::super::plan::jobs(&options, 2, true)
+            .into_iter()
+            .map(|job| {
+                let (ms, has_locks) = match job.system {
+                    System::Softfault(HugetlbLocking::One) => (200, true),
+                    System::Softfault(HugetlbLocking::Table) => (200 / job.nr_threads as u64, true),
+                    System::Softfault(_) => (180 / job.nr_threads as u64, false),
+                    System::Linux => (400 / job.nr_threads as u64, false),
+                    System::Clear => (160 / job.nr_threads as u64, false),
+                };
+                let locks = Locks { mutexes: 4, acquisitions: 8, contentions: 2, wait_us: 1500.0 };
+                let sample = |rep| Sample { wall: Duration::from_millis(ms * rep), locks: has_locks.then_some(locks) };
+                Sampled { job, samples: (1..=3).map(sample).collect() }
+            })
+            .collect();
+        Report::new(&options, &load, &sampled, None)
+    }
+
+    #[test]
+    fn ratios_pair_what_ran_together() {
+        let report = report("linear");
+        let row = |locking, nr| report.row(System::Softfault(locking), nr).unwrap();
+        assert_eq!(row(HugetlbLocking::Table, 1).over_1_thread, None);
+        assert_eq!(row(HugetlbLocking::Table, 2).over_1_thread, Some(2.0));
+        assert_eq!(row(HugetlbLocking::One, 2).over_1_thread, Some(1.0));
+        assert_eq!(row(HugetlbLocking::One, 2).over_clear, Some(2.5));
+        assert_eq!(row(HugetlbLocking::Table, 2).ratio_to_linux, Some(2.0));
+        assert_eq!(row(HugetlbLocking::Table, 2).seconds.median, 0.2);
+        assert!(row(HugetlbLocking::Lockfree, 2).locks.is_none());
+        let clear = report.row(System::Clear, 2).unwrap();
+        assert_eq!((clear.over_clear, clear.ratio_to_linux, clear.over_1_thread), (None, None, Some(2.0)));
+    }
+}

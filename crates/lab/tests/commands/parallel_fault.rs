@@ -1,0 +1,44 @@
+//! `softfault parallel-fault`.
+
+use super::*;
+
+#[test]
+fn wrong_arguments_of_parallel_fault_are_refused() {
+    is_refused("parallel-fault 0", "THREADS", "1..");
+    is_refused("parallel-fault 513", "THREADS", "512");
+    is_refused("parallel-fault 2 2048", "SIZE_KB", "a page for each of 2 thread(s)");
+    is_refused("parallel-fault 2 17179869184", "SIZE_KB", "should be smaller");
+    is_refused("parallel-fault --page 4K", "--page", "2M, 1G");
+    is_refused("parallel-fault --locks one,two", "--locks", "one, table, lockfree");
+    is_refused("parallel-fault --mutexes 4097", "--mutexes", "4096");
+    is_refused("parallel-fault --shape ring", "--shape", "database");
+}
+
+/// What was touched and what came back is checked by the command.
+#[test]
+fn parallel_fault_gives_a_line_for_each_row() {
+    for (shape, arguments, faults) in [("linear", "2 32768", 16), ("database", "2 4096 --mutexes 5", 130 * 2)] {
+        let lines = json_lines(&format!("parallel-fault {arguments} --shape {shape} --reps 1 --json"));
+        let of = |system: &str, discipline: &str, threads: u64| {
+            let is_meant = |line: &&Value| {
+                line["system"] == system && line["discipline"] == discipline && line["threads"] == threads
+            };
+            lines.iter().find(is_meant).unwrap_or_else(|| panic!("{system} {discipline} {threads}"))
+        };
+        for threads in [1, 2] {
+            for (discipline, mutexes) in
+                [("one", Some(1)), ("table", Some(if shape == "linear" { 4 } else { 8 })), ("lockfree", None)]
+            {
+                let line = of("softfault", discipline, threads);
+                assert_eq!(line["mutexes"].as_u64(), mutexes, "{line}");
+                assert!(mutexes.is_none() || line["acquisitions"].as_u64() >= Some(faults), "{line}");
+                assert!(line["contentions"].as_u64() <= line["acquisitions"].as_u64(), "{line}");
+                assert!(line["seconds"].as_f64() > Some(0.0) && line["seconds"] == line["value"], "{line}");
+                assert_eq!(line["over_1_thread"].is_null(), threads == 1, "{line}");
+            }
+            assert!(of("clear", "none", threads)["wait_us"].is_null());
+        }
+        let nr_old = lines.iter().filter(|line| line["system"] == "linux-2013").count();
+        assert_eq!((lines.len(), nr_old), if shape == "linear" { (8 + 3, 3) } else { (8 + 2, 2) });
+    }
+}
