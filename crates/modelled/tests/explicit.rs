@@ -56,7 +56,7 @@ fn read(space: &Space, page: u64) -> Result<u8, AccessError> {
 }
 
 fn is_missing(error: &AccessError) -> bool {
-    matches!(error.fault, FaultError::Missing { .. })
+    matches!(error.fault, FaultError::Missing)
 }
 
 /// Each thread installs what it finds missing. One of them does, the other sleeps, or finds it done.

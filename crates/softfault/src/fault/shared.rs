@@ -122,7 +122,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let id = fault.found.object();
         if self.vm.is_explicit(id) {
-            return Turn::Refused(FaultError::Missing { object: id, page: index });
+            return Turn::Refused(FaultError::Missing);
         }
         let (orders, file) = (self.vm.object_orders(id), self.vm.object_file(id));
         let end = file.map_or(u64::MAX, |_| self.ahead_end(fault, index));

@@ -11,7 +11,7 @@ use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
     Access, CpuId, Errno, Event, EvictError, FaultDone, FaultError, FillError, InstallError, MlockFlags, NewFileError,
-    ObjectWriteError, StoppedAt, Term,
+    ObjectWriteError, StoppedAt, Term, Vpn,
 };
 use std::thread;
 
@@ -23,10 +23,6 @@ fn explicit<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'
 /// Where a call has stopped, and why.
 fn stop<T, E: Copy>(result: Result<T, StoppedAt<E>>) -> Option<(u64, E)> {
     result.err().map(|at| (at.page, at.error))
-}
-
-fn missing(object: &Object<'_>, page: u64) -> FaultError {
-    FaultError::Missing { object: object.id(), page }
 }
 
 fn read(space: &Space<'_>, page: u64) -> Result<FaultDone, FaultError> {
@@ -48,8 +44,10 @@ fn a_missing_page_is_the_embedders() {
             let object = explicit(w, 8, orders(least, most));
             map(w.space, BASE, 8, &object, 0);
             let nr_refused = w.vm.event(Event::RefusedMissing);
-            assert_eq!([read(w.space, 5), touch(w.space, 3)], [Err(missing(&object, 5)), Err(missing(&object, 3))]);
+            assert_eq!([read(w.space, 5), touch(w.space, 3)], [Err(FaultError::Missing), Err(FaultError::Missing)]);
             assert_eq!(w.vm.event(Event::RefusedMissing), nr_refused + 2);
+            let vma = w.space.vma(BASE + 5 * PAGE).unwrap();
+            assert_eq!((vma.object, vma.pgoff_of(Vpn(BASE / PAGE + 5))), (object.id(), 5), "which page it is");
             let nr_free = w.vm.vmstat().nr_free_pages;
             assert_eq!(w.space.read(BASE, &mut [0]).unwrap_err().errno(), Errno::EFAULT);
             assert_eq!(w.space.pin_page(BASE, Term::Short).map(drop).unwrap_err().errno(), Errno::EFAULT);
@@ -129,7 +127,7 @@ fn an_install_under_way() {
                 wait_until(|| w.vm.event(Event::Waited) > nr_waits);
                 w.vm.machine().write_fill(&mut fill, PAGE, &[5]);
                 w.vm.filled(fill, result).unwrap();
-                let expected = result.map(|()| FaultDone::Shared).map_err(|_| missing(&object, 1));
+                let expected = result.map(|()| FaultDone::Shared).map_err(|_| FaultError::Missing);
                 assert_eq!(reader.join().unwrap(), expected);
             });
         }
@@ -175,7 +173,7 @@ fn what_is_used_is_not_taken_out() {
             assert_eq!(bytes(w.space, BASE + 7 * PAGE), [4]);
             assert_eq!(object.evict(0..8), Ok(8));
             assert_eq!(object.evict(0..8), Ok(0), "what is missing stays so");
-            assert!(read(w.space, 7) == Err(missing(&object, 7)) && read(w.space, 8).is_ok());
+            assert!(read(w.space, 7) == Err(FaultError::Missing) && read(w.space, 8).is_ok());
             assert_eq!(object.begin_evict(0), Err(EvictError::Missing));
             let folio = 1 << most;
             let stopped = |error| Some((8, error));
@@ -190,7 +188,7 @@ fn what_is_used_is_not_taken_out() {
             assert_eq!(bytes(w.space, BASE + 8 * PAGE), [5]);
             assert_eq!(object.evict(8 + folio..16), Ok(8 - folio));
             object.discard(8..16);
-            assert_eq!(read(w.space, 8), Err(missing(&object, 8)));
+            assert_eq!(read(w.space, 8), Err(FaultError::Missing));
             check(w.vm, &[w.space]);
             w.space.munmap(BASE, 16 * PAGE).unwrap();
         }
@@ -219,7 +217,7 @@ fn a_dirty_page_is_saved_and_taken_out() {
                 w.vm.filled(fill, if keeps { Ok(()) } else { Err(FillError) }).unwrap();
                 assert_eq!(
                     reader.join().unwrap(),
-                    if keeps { Ok(FaultDone::Shared) } else { Err(missing(&object, 3)) }
+                    if keeps { Ok(FaultDone::Shared) } else { Err(FaultError::Missing) }
                 );
             });
         }
@@ -236,14 +234,14 @@ fn private_copies_stay() {
     in_each_setup(1, 16 << 20, |w| {
         let object = explicit(w, 4, FolioOrders::BASE);
         w.space.mmap_object(EXTRA, 4 * PAGE, RW, FIXED | softfault::MapFlags::PRIVATE, whole(&object)).unwrap();
-        assert_eq!(w.space.write(EXTRA, &[1]).unwrap_err().fault, missing(&object, 0));
+        assert_eq!(w.space.write(EXTRA, &[1]).unwrap_err().fault, FaultError::Missing);
         object.install(0, &[4; 2 * PAGE as usize]).unwrap();
         w.space.write(EXTRA + 1, &[1]).unwrap();
         assert_eq!(bytes(w.space, EXTRA + PAGE), [4]);
         let child = w.space.fork().unwrap();
         assert_eq!(object.evict(0..4), Ok(2));
         assert_eq!(bytes::<2>(&child, EXTRA), [4, 1]);
-        assert_eq!(child.handle_fault(EXTRA + PAGE, Access::Read), Err(missing(&object, 1)));
+        assert_eq!(child.handle_fault(EXTRA + PAGE, Access::Read), Err(FaultError::Missing));
         check(w.vm, &[w.space, &child]);
     });
 }

@@ -377,7 +377,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 | FaultError::NoRoom
                 | FaultError::NoHugePage => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
-                FaultError::Missing { .. } => MadviseError::Missing,
+                FaultError::Missing => MadviseError::Missing,
             })?;
             at = part.end;
         }
