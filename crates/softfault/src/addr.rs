@@ -124,7 +124,7 @@ impl BlockRange {
     pub(crate) fn common(&self, other: &BlockRange) -> BlockRange {
         BlockRange { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
-    /// Both ends in one word, so that whoever reads them reads two that belong together.
+    /// Both ends in one word, so that a reader gets two that belong together.
     pub(crate) const fn to_word(self) -> u64 {
         self.start.0 as u64 | (self.end.0 as u64) << 32
     }

@@ -285,7 +285,7 @@ pub unsafe trait Machine: Sized + Sync {
     }
 
     /// Reads pages of a file into frames, which are zero and nobody else's. Called outside sections, with nothing held,
-    /// so that it may wait for as long as it likes, also for memory. Only who wants one of the pages waits for it.
+    /// so that it may wait for as long as it likes, also for memory. Only a CPU that wants one of the pages waits for it.
     fn fill(&self, fill: FileFill) -> Filling {
         Filling::Ended(fill, Err(FillError))
     }

@@ -1,7 +1,7 @@
 //! Sections: the read side of everything that changes under a fault.
 //!
 //! A fault's lookup, walk and install run inside a section of its CPU. Entering is a plain store to
-//! the CPU's own slot. Whoever removes something issues the machine's heavy barrier and waits for
+//! the CPU's own slot. A CPU that removes something issues the machine's heavy barrier and waits for
 //! the CPUs that were inside. So a fault writes no line that another CPU writes, and holds nothing.
 //!
 //! Rules (I8): code in a section does nothing slow, allocates nothing, clears nothing and waits for

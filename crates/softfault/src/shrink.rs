@@ -124,7 +124,7 @@ fn is_locked(vma: &Vma) -> bool {
     vma.flags.contains(VmaFlags::LOCKED)
 }
 
-/// Asked by whoever has the page's entry. mlock(2) publishes and then looks at the
+/// The caller owns the page's entry. mlock(2) publishes and then looks at the
 /// entry; it sees `Busy`, or is seen here. Does not wait, since a move that has begun
 /// waits for the entry.
 fn is_locked_now<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {

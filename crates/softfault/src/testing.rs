@@ -213,7 +213,7 @@ impl Drop for Plain {
     }
 }
 
-/// A machine that names frames without any memory for them: whoever asks where one
+/// A machine that names frames without any memory for them: a caller that asks where one
 /// is fails the test.
 pub(crate) fn without_memory(frames: &[(u32, u64)]) -> Plain {
     plain(core::ptr::null_mut(), 0, named(frames), 1)

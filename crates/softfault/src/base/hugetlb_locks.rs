@@ -6,7 +6,7 @@
 //! Without them the word of the page in its object excludes others (`source/fill_large.rs`), and it does so with them. So
 //! they are measured, not relied on.
 //!
-//! Who waits for a mutex holds nothing: no frame, lock, entry or section. So nobody waits for him, and whoever has the
+//! A CPU that waits for a mutex holds nothing: no frame, lock, entry or section. So nobody waits for it, and the CPU that has the
 //! mutex may wait for what any fault waits for.
 //!
 //! Source: 3-hugetlb of 2013: a table of mutexes in place of one, by a hash of the file and the index of the huge page.

@@ -180,7 +180,7 @@ fn room_in_blocks_that_cannot_be_emptied_counts() {
     vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
 }
 
-/// An attempt holds frames. Who waits for the last ones would wait for it to the end of its budget,
+/// An attempt holds frames. An allocation that waits for the last ones would wait for it to the end of its budget,
 /// and it would take blocks for bad that it only may not empty now.
 #[test]
 fn an_attempt_ends_while_a_last_resort_runs() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! add     the folio's pages are marked as moving                    source/keep.rs
-//! grace   of all CPUs, once for all: whoever had found a page unmarked has ended
+//! grace   of all CPUs, once for all: a CPU that had found a page unmarked has ended
 //! unmap   adjacent folios in one walk over the mappings of their object
 //!           locked there? the folio stays ─▶ entries are removed ─▶ locked now?
 //! end     pinned, dirty, locked or used now: as it was, and looked at

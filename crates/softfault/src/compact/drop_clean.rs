@@ -24,7 +24,7 @@ use crate::sync::Ordering;
 
 /// Frames that a refusal of one frame frees at most: the next refusal goes on.
 const MOST_AT_A_TIME: u64 = 512;
-/// With less than that whoever was refused may find that others have taken it: a CPU takes 64 at a time.
+/// With less than that the refused caller may find that others have taken it: a CPU takes 64 at a time.
 const ENOUGH: u64 = 256;
 /// Blocks after which a batch is dropped that is not full: programs that want one of its pages wait.
 const BLOCKS_PER_BATCH: u64 = 8;

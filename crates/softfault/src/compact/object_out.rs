@@ -16,7 +16,7 @@
 //! and again when there is no entry left. An mlock that found the page present before its entry was
 //! removed has published its VMA by then. A later mlock swaps the page in.
 //!
-//! A page of a larger folio first becomes one of its own. Whoever moves or discards it between the two is met at
+//! A page of a larger folio first becomes one of its own. A CPU that moves or discards it between the two is met at
 //! its word; the folio stays split.
 //!
 //! Locks on entry: none, no section. Takes the object's `resize`, and the locks of its shards.

@@ -9,7 +9,7 @@
 //! copied, and the sequence is the break-before-make that Arm and RISC-V require.
 //!
 //! The old frame may be an object's, shown by a private mapping. Others may then write it while it is
-//! copied, as they may write a file that is read. Whoever takes the page out of its object, or moves
+//! copied, as they may write a file that is read. A CPU that takes the page out of its object, or moves
 //! it, waits for the entry (`rmap/object.rs`), so the frame stays what it is.
 
 use super::FaultDone;
@@ -70,7 +70,7 @@ impl<'vm, M: Machine> Copying<'vm, M> {
     }
 
     /// Whether the old frame is an object's, mapped privately. The entry is the caller's, so that the
-    /// frame cannot leave or change its object: whoever takes its entries waits for this one.
+    /// frame cannot leave or change its object: a CPU that takes its entries waits for this one.
     fn is_of_object(&self, vm: &Vm<M>) -> bool {
         vm.frames.head_desc(self.old.pfn).state().kind() == FrameKind::Shared
     }

@@ -243,7 +243,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Turn::Lock(object, index) => {
-                    // Nobody waits for whoever waits here.
+                    // No other CPU waits for a CPU that waits here.
                     prealloc.give_back_all();
                     mutex = Some(self.vm.lock_hugetlb(object.0, index));
                     prealloc.note_mutex();

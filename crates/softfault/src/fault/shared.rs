@@ -171,7 +171,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Copies the object's page into a private frame, without mapping it first. The frame stays the
-    /// page's until the section ends, so the copy is made inside it: whoever takes the page out or
+    /// page's until the section ends, so the copy is made inside it: a CPU that takes the page out or
     /// moves it comes before the look at its slot, or waits for the copy.
     #[cold]
     #[inline(never)]
@@ -215,7 +215,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        // Before the entry: whoever removes the page from its object waits for this section, and
+        // Before the entry: a CPU that removes the page from its object waits for this section, and
         // then checks whether there may be entries.
         self.vm.frames.desc(frame.head()).note_mapped(request.access());
         let dirty = request.access() == Access::Write;

@@ -41,7 +41,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !desc.state().is_dirty() {
             return self.ask_to_store(fault);
         }
-        // Before the entry allows it: whoever has cleared DIRTY meanwhile waits for this section.
+        // Before the entry allows it: a CPU that has cleared DIRTY meanwhile waits for this section.
         desc.note_written();
         match slot.set_rights_for(seen, found.entry_rights() | leaf.rights, request.access()) {
             Ok(()) => {

@@ -207,7 +207,7 @@ impl Block<'_> {
         weight(self.state.load(Ordering::Acquire))
     }
 
-    /// What the state says now counts: whoever changes it after this look says so.
+    /// The state counts as it is now: a CPU that changes it after this look updates the summaries.
     #[inline(never)]
     fn note_kinds(&self, kinds: u32) {
         let now = || offers(self.state.load(Ordering::Relaxed));

@@ -5,7 +5,7 @@
 //! program runs. Such a section looks like a hole until its turn comes:
 //!
 //! ```text
-//! turn     whoever begins blocks, now and then; an allocation that finds nothing, before it is refused; an idle CPU
+//! turn     a CPU that begins blocks, now and then; an allocation that finds nothing, before it is refused; an idle CPU
 //! section  its metadata is zeroed ─▶ blocks of which each frame is in use ─▶ the tables name them ─▶ each block is released
 //! ```
 //! Added memory is initialised in the same way (`lay_out.rs`).
@@ -60,7 +60,7 @@ impl DeferredSections {
 
 impl<M: Machine> Memory<M> {
     /// Initialises one more section of 128 MiB, where memory was not zero at the beginning; `false` if there is none.
-    /// For idle CPUs: whoever needs memory does the same.
+    /// For idle CPUs: an allocation that needs memory does the same.
     ///
     /// # Panics
     ///

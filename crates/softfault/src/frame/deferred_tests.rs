@@ -57,7 +57,7 @@ fn idle_cpus_lay_out_one_section_after_the_other() {
     check(&vm);
 }
 
-/// Whoever counts memory while a section comes counts no frame twice.
+/// A count of memory while a section comes counts no frame twice.
 #[test]
 fn a_section_that_comes_is_counted_once() {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(dirty()));
@@ -101,7 +101,7 @@ fn not_in_time(vm: &Vm<Plain>) {
     vm.frames.deferred.nr_begun.set(1);
 }
 
-/// Whoever takes all frames takes these, too, each once; huge pages first, then single frames.
+/// A CPU that takes all frames takes these, too, each once; huge pages first, then single frames.
 #[test]
 fn an_allocation_is_not_refused_before_all_is_laid_out() {
     for takes_huge in [true, false] {

@@ -35,7 +35,7 @@ fn mappings_are_refused_before_they_reach_the_pins() {
     assert_eq!((full.state().kind(), full.state().is_orphan()), (FrameKind::Anon, false));
 }
 
-/// Whoever comes last has the frame: entry or pin, and of an object's page
+/// The last holder has the frame: entry or pin, and of an object's page
 /// only once the object has lost it.
 #[test]
 fn the_last_one_frees() {

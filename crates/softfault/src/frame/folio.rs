@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | one more huge entry | fork, under the lock bit of one that there is |
 //! | one less, the page unmapped | removal, after the grace period |
-//! | one less, its frames mapped one by one | whoever splits, owning the entry |
+//! | one less, its frames mapped one by one | the CPU that splits, owning the entry |
 //!
 //! Locks on entry: none, no section. LOCK is held for a pass over descriptors, and no other lock is
 //! taken under it.

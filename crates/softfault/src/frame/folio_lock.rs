@@ -1,7 +1,7 @@
 //! The lock of a folio of an object: its content is on the way from a file, or from or to the swap area.
 //!
 //! ```text
-//! LOCKED                who has set it is the only one who uses the folio
+//! LOCKED                the CPU that has set it is the only one that uses the folio
 //! LOCKED | WRITEBACK    its content is being written
 //! LOCKED, not UPTODATE  its content is being read
 //! WAITERS               somebody sleeps until LOCKED is clear
@@ -158,7 +158,7 @@ impl FrameDesc {
     }
 
     /// Whether the folio is locked, and WAITERS set. By compare-and-swap from a state with LOCKED: should the frame be another
-    /// folio by now, that is locked, too, and whoever waits is woken with those of that one.
+    /// folio by now, that is locked, too, and the waiters are woken with those of that one.
     fn add_waiter(&self) -> bool {
         self.add_waiter_if(|state| state.kind() == FrameKind::Shared && state.0 & LOCKED != 0)
     }

@@ -233,7 +233,7 @@ fn an_attempt_steals_once() {
     assert!(nr_rounds.get() > 1, "taken again {} times", nr_rounds.get());
 }
 
-/// Who has claimed frames and lost them to a thief was a holder for all that others know,
+/// A CPU that has claimed frames and lost them to a thief was a holder for all that others know,
 /// though it fails: a last-resort allocation that looked meanwhile has to look again.
 #[test]
 fn a_claim_that_was_lost_leaves_its_trace() {

@@ -211,7 +211,7 @@ fn a_change_costs_the_same_in_a_large_memory() {
     assert!(many <= few + 1 && few < 12, "{few} and {many}");
 }
 
-/// Whoever counts memory while some comes counts no frame twice.
+/// A count of memory while some comes counts no frame twice.
 #[test]
 fn memory_that_comes_is_counted_once() {
     let vm = growing(4, 4);

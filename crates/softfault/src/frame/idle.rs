@@ -50,7 +50,7 @@ impl<M: Machine> Memory<M> {
         if !state.is_passing() {
             ages.cursor.set(0);
             ages.state.store(state.0 | 1, Ordering::Release);
-            // Whoever writes an old generation and is not seen below sees this.
+            // A CPU that writes an old generation and is not seen below sees this.
             sync::fence();
         }
         let (from, to) = (state.of_age(OLDEST_AGE), state.of_age(OLDEST_AGE - 1));

@@ -1,6 +1,6 @@
 //! The state of a block in one word, and what a block in that state offers.
 //!
-//! Frames in use, bits 0..16 (a hint between operations, exact at rest); tag of whoever has
+//! Frames in use, bits 0..16 (a hint between operations, exact at rest); tag of the CPU that has
 //! reserved it, bits 16..32 (a CPU, or the first of a cluster, plus 1; compaction); marks of classes
 //! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
@@ -83,7 +83,7 @@ fn largest_run(state: u64) -> u32 {
     RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32
 }
 
-/// Whether 2^order free frames may lie beside each other in a block in this state, whoever has it.
+/// Whether 2^order free frames may lie beside each other in a block in this state, no matter which CPU has it.
 #[inline(always)]
 pub(super) fn has_run(state: u64, order: u32) -> bool {
     order <= largest_run(state) && BLOCK_FRAMES.saturating_sub(state & COUNT) >> order != 0

@@ -7,7 +7,7 @@
 //!      └────── take out ──────┘       └──────── put ──────────┘
 //! ```
 //! There is no list and no lock. A page that is free in its pool is a mark of its first block, and the summaries find
-//! it as they find free frames: CPUs search their home blocks first. Whoever clears the mark owns the page.
+//! it as they find free frames: CPUs search their home blocks first. The CPU that clears the mark owns the page.
 //!
 //! The descriptors of a free page are those of free frames, all zero, those of its tails may be free memory
 //! (`tail_descs.rs`), and the bitmaps say that all of its frames are
@@ -107,7 +107,7 @@ impl<M: Machine> Memory<M> {
             if let Some(first) = self.pool_find(pool) {
                 return first;
             }
-            // Whoever has put one back is about to tell of it.
+            // The CPU that has put one back is about to report it.
             self.machine.relax();
         }
     }

@@ -8,7 +8,7 @@
 //! ```
 //! A reservation is a claim to a page that is free in the pool. `unreserved` counts the free pages to which nobody has a
 //! claim. It is lowered before a page is taken, and raised after one was put back. So there are always as many free
-//! pages as claims (I57), and who has a claim finds one. A fault with a reservation writes no word that CPUs share:
+//! pages as claims (I57), and the owner of a claim finds one. A fault with a reservation writes no word that CPUs share:
 //! it takes a page, and the claim ends with it.
 //!
 //! Pages that the pool is to have (*persistent*), and those beyond (*surplus*), are one word, so that no change of the

@@ -28,7 +28,7 @@ const FRAMES_PER_REACTION: u64 = 512;
 /// The right to take from the reserve, and to fill it.
 pub(crate) struct Pressure(());
 
-/// What is set aside. Changed only by who has the [`Pressure`].
+/// Frames set aside. Only the holder of the [`Pressure`] changes them.
 pub(crate) struct Reserve {
     /// First frame of the group that is used next.
     top: Word,

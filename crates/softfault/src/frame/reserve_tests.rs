@@ -106,7 +106,7 @@ fn what_is_kept_counts_for_the_watermarks() {
     assert_eq!(vm.nr_to_high(), 0);
 }
 
-/// Whoever is about to be refused comes first.
+/// An allocation that is about to be refused comes first.
 #[test]
 fn nothing_is_set_aside_while_a_last_resort_runs() {
     let vm = vm(16 * BLOCK_FRAMES, keeping());
@@ -138,7 +138,7 @@ fn faults_end_where_the_reserve_begins() {
 fn no_block_is_looked_at_where_nothing_is_missing() {
     let vm = vm(16 * BLOCK_FRAMES, Tunables::default());
     let (_, pressure) = Reserve::new(0);
-    // Out of date, which whoever looks at the block takes back.
+    // Out of date: the next look at the block takes it back.
     let b = BlockId(9);
     vm.frames.blocks.summary.offer(Kind::Fixed, b);
     assert!(!vm.frames.set_aside(&pressure, u64::MAX));

@@ -170,7 +170,7 @@ impl<M: Machine> Memory<M> {
     /// taken from them. The machine may do with it what it likes afterwards ([`Machine::frames_removed`]).
     ///
     /// The metadata of a section may lie in one that was added before, which stays then. Nothing is moved:
-    /// whoever wants a section empties it first ([`migrate_frame`]).
+    /// the caller empties a section first ([`migrate_frame`]).
     ///
     /// # Errors
     ///

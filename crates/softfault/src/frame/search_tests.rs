@@ -127,7 +127,7 @@ fn a_run_that_was_lost_is_named_again_when_it_is_back() {
     assert!(block.is_told());
 }
 
-/// Whoever goes on to another block leaves the last one to others.
+/// A CPU that goes on to another block leaves the last one to others.
 #[test]
 fn the_block_that_is_left_is_reserved_no_more() {
     let vm = vm(u64::from(NR_BLOCKS) * BLOCK_FRAMES, Tunables::default());
@@ -176,7 +176,7 @@ fn a_block_that_is_named_in_vain_is_named_no_more() {
     }
 }
 
-/// I28: whoever refuses asks marked CPUs alone.
+/// I28: an allocation that refuses asks marked CPUs alone.
 #[test]
 fn caches_get_no_frame_without_a_mark() {
     let vm = vm_of(2, 8 * BLOCK_FRAMES, Tunables::default()).unwrap();

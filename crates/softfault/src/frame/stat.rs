@@ -77,7 +77,7 @@ impl<M: Machine> Memory<M> {
         self.frames.nr_emptied.load(Ordering::Relaxed)
     }
 
-    /// Wakes whoever parks at the number of blocks emptied, if it has grown since
+    /// Wakes the CPUs that park at the number of blocks emptied, if it has grown since
     /// it was `before`: once an operation, however much it freed.
     pub(crate) fn tell_of_blocks(&self, before: u64) {
         if self.nr_blocks_emptied() != before {

@@ -282,7 +282,7 @@ impl Summary {
     pub(crate) fn assure(&self, kind: Kind, b: BlockId, changed: u32) {
         let (mut at, mut is_first) = (self.place_of(b), changed & kind.bit() != 0);
         while at.level < self.nr_levels {
-            // Whoever is first changes the word: see above.
+            // The first CPU changes the word: see above.
             is_first = (is_first || self.bits(kind, at) & 1 << at.bit == 0) && self.set(kind, at);
             at = self.above(at);
         }

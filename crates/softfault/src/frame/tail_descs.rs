@@ -7,7 +7,7 @@
 //! whole    3 frames (may fail) ─▶ zeroed ─▶ the block names them
 //! ```
 //! Tails are never written, so that all of their descriptors look the same (`object_folio.rs`). The zero
-//! frame is 128 such descriptors: whoever looks a tail up reads there what it read before. So no reader of
+//! frame is 128 such descriptors: a CPU that looks a tail up reads there what it read before. So no reader of
 //! descriptors has to ask first whether there are any, and nothing is to be told when they come back.
 //!
 //! A lookup finds the word of its section apart and looks at the block. That costs two lines, for all
@@ -16,7 +16,7 @@
 //!
 //! | who reads descriptors of tails | why they are there |
 //! | --- | --- |
-//! | whoever read the entry, slot or number in a section | the grace period |
+//! | a CPU that read the entry, slot or number in a section | the grace period |
 //! | a remover that owns the entry | tail descriptors are dropped when no entry names the folio, after a wait for owned ones |
 //! | the holder of a pin | it does not: the bitmap of tails says what the head is |
 //!

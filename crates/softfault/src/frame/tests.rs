@@ -335,7 +335,7 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
         vm.release_one(pfn, Content::Unknown);
         assert_eq!(vm.check_free_is_zero(), Ok(()), "its dirty bit is set");
         let first = claim(Content::Unknown);
-        // Whoever says that it is zero is found out.
+        // A false claim that it is zero is found.
         vm.give_back_huge(first, Content::Zero);
         assert_eq!(vm.check_free_is_zero(), Err(Broken::NotZero(pfn)));
         mem::zero_frames(&vm.machine, pfn, 1);

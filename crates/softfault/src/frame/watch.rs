@@ -72,7 +72,7 @@ impl Watch {
         Watch { nr_used, cursor, is_short, phase, nr_to_recount, min, low, high }
     }
 
-    /// Others from now on. Whoever reads some of the old ones and some of the new finds them in order.
+    /// Replaces them. A CPU that reads some of the old ones and some of the new finds them in order.
     /// Under the lock of resizes.
     pub(super) fn set(&self, marks: &Watermarks) {
         let words = [(&self.min, marks.min_pages), (&self.low, marks.low_pages), (&self.high, marks.high_pages)];
@@ -160,7 +160,7 @@ impl<M: Machine> Memory<M> {
         if would_react {
             self.frames.begin_round();
         }
-        // Release: whoever sees the phase knows of the round.
+        // Release: a CPU that sees the phase knows of the round.
         let _ = watch.phase.compare_exchange(phase, phase + 1, Ordering::AcqRel, Ordering::Relaxed);
         would_react
     }
@@ -248,7 +248,7 @@ impl Frames {
         let summary = &self.blocks.summary;
         let seed = (self.watch.nr_used.get() ^ u64::from(b.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let any = (seed % u64::from(summary.nr_block_groups())) as u32;
-        // Whoever takes frames there counts them.
+        // A CPU that takes frames there counts them.
         let has_more_free = (summary.nr_used(any).wrapping_sub(summary.nr_seen(any)) as i64) < 0;
         let block_groups = [Some(summary.block_group_of(b)), has_more_free.then_some(any)];
         self.add(

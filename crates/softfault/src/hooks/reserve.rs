@@ -1,4 +1,4 @@
-//! The reserve, as whoever reacts to pressure uses it.
+//! The reserve, as the reaction to pressure uses it.
 
 use crate::frame::Fill;
 use crate::machine::Machine;

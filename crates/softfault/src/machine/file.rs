@@ -107,7 +107,7 @@ impl core::error::Error for ForeignFill {}
 pub enum Filling {
     /// It is over.
     Ended(FileFill, Result<(), FillError>),
-    /// The machine has kept it, and gives it to [`Vm::filled`](crate::Vm::filled) later, perhaps before this answer. Whoever wants one
+    /// The machine has kept it, and gives it to [`Vm::filled`](crate::Vm::filled) later, perhaps before this answer. A CPU that wants one
     /// of the pages sleeps in [`Machine::park`](super::Machine::park).
     UnderWay,
 }

@@ -3,7 +3,7 @@
 //! A [`FileWrite`] is a folio of a file's pages whose bytes are on their way to the file. Like a
 //! [`FileFill`](super::FileFill) it is made by the core, given to [`Machine::write_back`](super::Machine::write_back), and
 //! comes back once: in the answer, or later through [`Vm::written`](crate::Vm::written), from any CPU. One that never comes
-//! back keeps its frames and its object for ever; only who waits for the file to be written waits for it.
+//! back keeps its frames and its object for ever; only a call that waits for the file to be written waits for it.
 
 use super::FileId;
 use crate::addr::{Order, PAGE_SIZE, Pfn};
@@ -51,7 +51,7 @@ impl FileWrite {
     }
 }
 
-/// The machine could not write the pages, or not all bytes of them. They are dirty still, and whoever waits for the file
+/// The machine could not write the pages, or not all bytes of them. They are dirty still, and a call that waits for the file
 /// next is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteError;

@@ -23,7 +23,7 @@ pub struct Pieces<T, const SHIFT: u32> {
 /// In the word of a piece: the rest is the address at which element 0 would lie if the piece went
 /// on so far down, wrapping around.
 const HERE: u64 = 1;
-/// In its place: the same, but some elements lie elsewhere. Whoever looks for one bit only finds no
+/// In its place: the same, but some elements lie elsewhere. A search for one bit only finds no
 /// element, and asks; so a piece that is not apart costs no look at this one.
 const APART: u64 = 2;
 /// Where both are clear there is no piece: the word is the number of the next one, so far up, in so
@@ -128,8 +128,8 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     pub fn is_there(&self, i: usize) -> bool {
         self.find_near(i).is_some()
     }
-    /// Piece `p`, which is there, is apart from now on, for good. What was written before is seen by
-    /// whoever finds that.
+    /// Makes piece `p`, which is there, apart for ever. A CPU that finds that sees all that was written
+    /// before.
     pub fn take_apart(&self, p: usize) {
         let place = self.places.at(p);
         let seen = sync::read_mostly(place);

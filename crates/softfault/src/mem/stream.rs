@@ -7,7 +7,7 @@
 //! registers to programs, and the facades of `sync`, whose machines know
 //! ordinary stores only), plain ones do the same work.
 //!
-//! Such stores are ordered by nothing but a fence of their own: whoever streams
+//! Such stores are ordered by nothing but a fence of their own: a CPU that streams
 //! calls [`done`] before anybody else may learn of the frames.
 #![allow(unsafe_code)]
 

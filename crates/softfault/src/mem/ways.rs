@@ -1,6 +1,6 @@
 //! The ways of zeroing that this CPU has, and the instructions of each.
 //!
-//! [`Ways`] is made by asking the CPU, so whoever has one that names a way may use
+//! [`Ways`] is made by asking the CPU, so the owner of one that names a way may use
 //! it. Vector registers beyond those that the compiler uses anyway need the
 //! machine's leave ([`Machine::vector_registers`]); `clzero` needs no register.
 //! The facades of `sync` have all ways, and do the work of each by plain stores:
@@ -56,7 +56,7 @@ const fn bit(way: Zeroing) -> u8 {
 }
 
 /// Fills `nr_frames` adjacent frames, owned by the caller alone (I6), with zeroes: that way, or by
-/// plain stores where there is no such. Whoever passes the caches calls [`stream::done`] before
+/// plain stores where there is no such. A caller that passes the caches calls [`stream::done`] before
 /// anybody else may learn of the frames.
 pub fn zero_frames<M: Machine>(machine: &M, ways: Ways, way: Zeroing, first: Pfn, nr_frames: u64) {
     let len = (nr_frames * PAGE_SIZE) as usize;

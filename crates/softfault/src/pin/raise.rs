@@ -8,7 +8,7 @@
 //! it is fork's, fork sees the pin. If it is the pin's, it acquires what fork released before, and
 //! sees the lock bit. So no further fence is needed (I23).
 //!
-//! A frame cannot be freed during the section in which its entry was read: whoever takes the entry
+//! A frame cannot be freed during the section in which its entry was read: a CPU that takes the entry
 //! waits for the section before it drops the count, and then sees the pin.
 
 use crate::addr::{Access, Order, Pfn, Rights, Vpn};
@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// A page of a huge mapping: the pin is its own frame's, and the folio is told
-    /// first, so that fork and whoever drops the last entry know to look (I26).
+    /// first, so that fork and the CPU that drops the last entry know to look (I26).
     fn try_pin_huge(&self, inside: InSection<'_>, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
         let seen = pmd.slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };

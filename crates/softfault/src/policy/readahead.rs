@@ -1,7 +1,7 @@
 //! Read-ahead: how much of a file is read where a page is missing.
 //!
 //! Values and pure functions. What is in the cache before the page says how the file is read: there is no
-//! state of open files, mappings or CPUs, so that any number of streams keep their windows, whoever reads
+//! state of open files, mappings or CPUs, so that any number of streams keep their windows, no matter which CPU reads
 //! them, and random reads between them change nothing.
 //!
 //! Source: `page_cache_ra_order` and `get_next_ra_size` of Linux, which keep such a state per open file and look at the

@@ -90,7 +90,7 @@ fn a_walk_goes_on_behind_a_member_that_is_still_one() {
     assert_eq!(all, listed, "the youngest first");
     assert_eq!(walk(&vm, pfn, Some(all[0])), all[1..]);
     assert_eq!(walk(&vm, pfn, Some(all[3])), []);
-    // A member that has left names whoever was next then: it may be gone.
+    // A member that has left names the one that was next then: it may be gone.
     vm.leave_family(children[1].frame, children[1].founder());
     assert_eq!(walk(&vm, pfn, Some(children[1].frame)), [all[0], all[2], all[3]]);
     vm.enlist(children[1].frame, children[1].founder());

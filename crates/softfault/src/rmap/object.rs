@@ -226,7 +226,7 @@ impl<M: Machine> Removal<'_, '_, M> {
                 continue;
             }
             if let Ok(leaf) = slot.take(seen) {
-                // Whoever would still store through a translation that is clean faults now.
+                // A store through a translation that is clean faults now.
                 self.space.vm.frames.note_removed(&leaf);
                 return Some(true);
             }

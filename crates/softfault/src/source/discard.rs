@@ -163,7 +163,7 @@ impl<M: Machine> Links<M> {
         if self.frames.desc(frame.pfn).orphan() {
             if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
         } else if self.object_file(id).is_some() {
-            // Who waits for a write of the folio, which may never end, does not want it any more.
+            // A waiter for a write of the folio, which may never end, does not want it any more.
             self.folio_waits.wake_now(frame.pfn, &self.machine);
         }
         if is_of_pool {

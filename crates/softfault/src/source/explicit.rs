@@ -3,10 +3,10 @@
 //! ```text
 //! fault      the page is missing: refused as `Missing`, with nothing held
 //! install    section: frames of zeroes ─▶ words: in transit ─▶ the embedder has the fill, and writes its frames
-//! filled     as for a file: the pages are there, or missing; who sleeps is woken
+//! filled     as for a file: the pages are there, or missing; sleepers are woken
 //! evict      `compact/evict.rs`: entries are removed ─▶ words: in transit ─▶ the embedder has the fill, and reads its frames
 //! ```
-//! So a folio is missing, there, or in the hands of the embedder, and whoever wants it then sleeps. All else is as for
+//! So a folio is missing, there, or in the hands of the embedder. A CPU that wants it then sleeps. All else is as for
 //! files (`file.rs`): a remover takes out what is in transit, and nobody waits for the embedder who takes pages away.
 //!
 //! Linux has this as userfaultfd(2), whose UFFDIO_COPY refuses a page that is there (EEXIST); so does this. Zircon's
@@ -104,7 +104,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     return read.into_fill().ok_or(InstallError::BeyondObject);
                 }
                 Put::Wait => {
-                    // Whoever takes the page out may wait for frames of others.
+                    // The CPU that takes the page out may wait for frames of others.
                     prealloc.give_back();
                     vm.machine.relax();
                 }

@@ -3,13 +3,13 @@
 //! ```text
 //! begin    section: frames ─▶ words: in transit ─▶ the folio is locked; the object is kept
 //! read     the machine: at once, or later from any CPU
-//! end      folio unlocked ─▶ words: the frames, or nothing if it was not read ─▶ who waits is woken
+//! end      folio unlocked ─▶ words: the frames, or nothing if it was not read ─▶ waiters are woken
 //! ```
-//! Whoever finds a page missing reads it for all who want it. Others sleep, with nothing held. A remover does not
-//! wait: it takes the words out, and whoever ends the read finds that, and frees the frames. So a read that never
+//! The CPU that finds a page missing reads it for all that want it. Others sleep, with nothing held. A remover does not
+//! wait: it takes the words out. The end of the read finds that, and frees the frames. So a read that never
 //! ends keeps its frames and its object, and nobody else.
 //!
-//! The size is looked at in the section in which the read begins. Whoever makes the object smaller stores the size,
+//! The size is looked at in the section in which the read begins. A CPU that makes the object smaller stores the size,
 //! and waits for sections, and takes out what is in transit behind it. Frames are zero before, so that bytes behind
 //! the size are zero.
 //!
@@ -123,7 +123,7 @@ impl<M: Machine> Links<M> {
         data.nr_failed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Ends a read, whoever began it.
+    /// Ends a read, no matter which CPU began it.
     fn end_file_read(&self, object: &KeptObject<'_, M>, fill: &FileFill, io: Io) {
         let FileFill { first_page, first_frame, order, .. } = *fill;
         let head = PageFrame { pfn: first_frame, order };
@@ -151,7 +151,7 @@ impl<M: Machine> Links<M> {
             (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
             (FillWay::Read, Err(FillError)) => {
                 self.count(Event::FileReadFailed, 1);
-                // Before whoever waits finds the page missing.
+                // Before a waiter finds the page missing.
                 self.note_failed(object.id, fill.first_page);
             }
             (FillWay::Install, Ok(())) => self.count(Event::ExplicitInstalled, fill.nr_frames()),
@@ -226,7 +226,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
         let (first_page, id) = (fill.first_page, object.id);
         links.keep_for_io(object);
-        // Whoever changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
+        // A CPU that changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
         match links.machine.fill(fill) {
             Filling::UnderWay => {}

@@ -8,12 +8,12 @@
 //! | --- | --- | --- |
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
 //! | in transit | the same, in the same section: the lowest last | FILLING |
-//! | a frame, or nothing | who has read the folio, in a section: the lowest first | in transit |
+//! | a frame, or nothing | the CPU that has read the folio, in a section: the lowest first | in transit |
 //! | in transit | the embedder who takes a folio out of an explicit object and has marked it: the lowest last | MOVING, the first without LEAVING |
 //! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
-//! | nothing | who has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
+//! | nothing | the CPU that has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
 //!
-//! The word of the folio's first page decides: reader and remover both change it by compare-and-swap, and whoever
+//! The word of the folio's first page decides: reader and remover both change it by compare-and-swap, and the one that
 //! succeeds changes the others by plain stores. If some of its pages leave the object, the whole folio does: it is
 //! still in the file. The reader frees the frames, after no word names them.
 //!
@@ -38,7 +38,7 @@ impl PageSlot<'_> {
     pub(super) fn begin_fill(self, head: PageFrame, assign: impl FnOnce()) -> Result<(), LostFill> {
         self.claim(head.order)?;
         assign();
-        // The lowest last: whoever finds it takes the folio out, with words that nobody writes afterwards.
+        // The lowest last: a CPU that finds it takes the folio out, with words that nobody writes afterwards.
         for (i, word) in self.group(head.order).iter().enumerate().rev() {
             word.store(in_transit(head, i), Ordering::Release);
         }
@@ -56,7 +56,7 @@ impl PageSlot<'_> {
         true
     }
 
-    /// Whether a word names the folio still. It was taken out: whoever does that is about to empty all.
+    /// Whether a word names the folio still. If not, it was taken out, and the CPU that does that is about to empty all words.
     pub(super) fn is_being_dropped(self, head: PageFrame) -> bool {
         let group = self.group(head.order);
         group.iter().enumerate().any(|(i, word)| word.load(Ordering::Acquire) == in_transit(head, i))
@@ -78,7 +78,7 @@ impl PageSlot<'_> {
     pub(super) fn begin_to_evict(self, head: PageFrame) -> bool {
         let Some((first, others)) = self.group(head.order).split_first() else { return false };
         let marked = |i: usize| head.next(i).to_word() | MOVING;
-        // The lowest last, as in `begin_fill`. Whoever marks the folio as leaving begins there.
+        // The lowest last, as in `begin_fill`. A CPU that marks the folio as leaving begins there.
         let changed = others.iter().zip(1..).take_while(|(word, i)| change(word, marked(*i), in_transit(head, *i)));
         if changed.count() == others.len() && change(first, marked(0), in_transit(head, 0)) {
             return true;

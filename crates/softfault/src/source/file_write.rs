@@ -4,9 +4,9 @@
 //! begin    section: the word names the folio without a mark ─▶ DIRTY clear, WRITEBACK set
 //! ...      grace; the write right goes from every entry of the folio, with a shootdown
 //! write    the machine: at once, or later from any CPU; the object is kept
-//! end      an error is noted ─▶ WRITEBACK clear, DIRTY set if it failed ─▶ who waits is woken
+//! end      an error is noted ─▶ WRITEBACK clear, DIRTY set if it failed ─▶ waiters are woken
 //! ```
-//! Whoever stores meanwhile makes the folio dirty again. Nobody waits for a write who takes pages out: the folio becomes
+//! A store meanwhile makes the folio dirty again. A CPU that takes pages out does not wait for a write: the folio becomes
 //! an orphan, and its frames go with the end of the write.
 //!
 //! Locks on entry: none, no section, unless a function says so.
@@ -110,7 +110,7 @@ impl<M: Machine> Links<M> {
             return None;
         }
         let wait = self.folio_waits.join_write(frame.head(), desc);
-        // Whoever takes the folio out wakes those who have joined before.
+        // A CPU that takes the folio out wakes those that have joined before.
         let is_there = place.page() == ObjectPage::Frame(frame);
         Some(if is_there { wait } else { FolioWaits::not_any_more(wait) })
     }
@@ -122,7 +122,7 @@ impl<M: Machine> Links<M> {
 
     /// Asks the machine to write a folio, of which no entry allows stores that are not noted.
     pub(crate) fn write_to_file(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
-        // Whoever makes the object smaller stores the size, fences, and then changes the file.
+        // A CPU that makes the object smaller stores the size, fences, and then changes the file.
         sync::fence();
         let size_bytes = self.object(kept.id).size_bytes.load(Ordering::Acquire);
         let BegunWrite { first_page, frame: PageFrame { pfn, order } } = begun;
@@ -146,7 +146,7 @@ impl<M: Machine> Links<M> {
         let object = self.kept_by_write(&write);
         if result.is_err() {
             self.count(Event::FileWriteFailed, 1);
-            // Before whoever waits finds the folio not written any more.
+            // Before a waiter finds the folio not written any more.
             self.note_write_error(object.id);
         } else {
             self.count(Event::FileWritten, write.nr_frames());
@@ -174,7 +174,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// Whether a write has failed of which nobody was told, or since there were `nr_before` failures: the caller may have
-    /// waited for that one, whoever was told of it first.
+    /// waited for that one, no matter which caller was told of it first.
     pub(crate) fn take_write_error(&self, id: ObjectId, nr_before: u64) -> bool {
         let errors = &self.object(id).write_errors;
         let mut seen = errors.load(Ordering::Acquire);

@@ -8,9 +8,9 @@
 //! ```
 //! The place comes before the frames. So of those who want the page one looks for memory and zeroes it. The others
 //! wait with nothing held, as for a page that is leaving; they do not find the last GiB taken, and take small
-//! pages in its place. Whoever fills holds no frames while it waits for some, and does not sleep: a refusal is
+//! pages in its place. The CPU that fills holds no frames while it waits for some, and does not sleep: a refusal is
 //! returned, and memory is reclaimed when the word is empty. A remover passes over such a word, and what is put in
-//! comes after it. Whoever makes the object smaller stores the size, and waits for sections: the last look at the
+//! comes after it. A CPU that makes the object smaller stores the size, and waits for sections: the last look at the
 //! size has seen it, or the folio is there when the remover comes.
 //!
 //! Where the object's pages come from a pool, the claim of the word is the claim of the reservation, too (`reserved.rs`).
@@ -100,7 +100,7 @@ impl<M: Machine> LargeFill<'_, M> {
             has_room
         });
         if is_in != Some(true) {
-            // Nobody has seen it. The frames first: whoever finds the word empty may want them.
+            // Nobody has seen it. The frames first: a CPU that finds the word empty may want them.
             links.give_back_page(pfn);
             self.empty(Claim::Nothing);
         }

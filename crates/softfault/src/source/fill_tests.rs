@@ -25,7 +25,7 @@ fn at(vm: &Vm<Plain>, id: ObjectId, index: u64, f: impl FnOnce(PageSlot<'_>)) {
     f(slot);
 }
 
-/// The remover was stopped when it had emptied a word, first or not. Who wants the page answers
+/// The remover was stopped when it had emptied a word, first or not. A CPU that wants the page answers
 /// while it waits, and takes no frame before there is a place for it.
 #[test]
 fn who_wants_a_page_waits_for_the_rest_of_its_folio() {

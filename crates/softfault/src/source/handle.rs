@@ -297,7 +297,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     self.vm.read_ahead(ahead);
                 }
                 Put::Wait => {
-                    // Whoever takes the page out may wait for frames of others.
+                    // The CPU that takes the page out may wait for frames of others.
                     prealloc.give_back();
                     self.vm.machine.relax();
                 }

@@ -89,7 +89,7 @@ impl<M: Machine> Links<M> {
         self.object_keep_found(self.section().inside(), id)
     }
 
-    /// One more reference, of somebody who has one.
+    /// Takes another reference. The caller has one.
     pub(super) fn keep_again(&self, kept: &KeptObject<'_, M>) -> KeptObject<'_, M> {
         self.object(kept.id).keeps.fetch_add(1, Ordering::AcqRel);
         KeptObject { links: self, id: kept.id }

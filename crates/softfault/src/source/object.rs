@@ -63,7 +63,7 @@ pub(crate) struct ObjectData {
     pub(crate) resize: Word,
     /// Members that have joined and not left: for reports, and for what a move would cost.
     pub(crate) nr_members: Word,
-    /// 1 while `refs` is not 0, and 1 of each walk (`keep.rs`). Whoever drops the last one ends
+    /// 1 while `refs` is not 0, and 1 of each walk (`keep.rs`). The CPU that drops the last one ends
     /// the object.
     pub(crate) keeps: Word,
     /// Pages of VMAs that map it privately, which a smaller size looks for.
@@ -236,7 +236,7 @@ impl<M: Machine> Links<M> {
             }
             PagesFrom::Pool => data.is_file.set(IS_HUGETLB),
         }
-        // Release: whoever sees the mark sees a header (I30).
+        // Release: a CPU that sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);
         Ok(id)
     }

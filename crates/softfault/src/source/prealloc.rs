@@ -117,7 +117,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             if has_sizes { self.vm.folio_order(id, index, slot, self.most_there, end) } else { Some(Order::BASE) };
         let Some(order) = order else { return Put::Wait };
         let done = match slot.place_of(order) {
-            // Whoever loses the place looks again.
+            // A CPU that loses the place looks again.
             Some(at) if is_large(order) => {
                 return self.vm.begin_to_fill(inside, (id, index), at, order).map_or(Put::Done, Put::Fill);
             }

@@ -5,7 +5,7 @@
 //! claim     as many pages of the pool; may be refused
 //! end       RESERVED; or, if something was refused, the words are empty again
 //! ```
-//! The claim is in the word of the page. So whoever claims the word for a fault has the reservation by that, and two
+//! The claim is in the word of the page. So a CPU that claims the word for a fault has the reservation by that, and two
 //! mappings that reserve the same page reserve it once. A fault that finds a word that is being reserved waits, as for one
 //! that is being filled: otherwise it would need a page of its own, and be refused one that is about to be promised.
 //!

@@ -3,7 +3,7 @@
 //! | change | by | from |
 //! | --- | --- | --- |
 //! | FILLING, RESERVED | who reserves, under `reserving` | nothing |
-//! | RESERVED, or nothing | who has made it that | FILLING, RESERVED |
+//! | RESERVED, or nothing | the CPU that has made it that | FILLING, RESERVED |
 //! | FILLING | a fault or a writer, in a section, which has the reservation then | RESERVED, or nothing |
 //! | FILLING, RESERVED | `discard` and a new size; the end of the object: under `reserving` | RESERVED |
 //!

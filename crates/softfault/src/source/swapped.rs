@@ -49,7 +49,7 @@ impl Swapped {
 pub(super) enum Dropped {
     /// The caller owns the slot's one entry.
     Slot(SwapSlot),
-    /// The CPU that put the page in transit frees frame and slot. The caller wakes who waits for this folio.
+    /// The CPU that put the page in transit frees frame and slot. The caller wakes the waiters of this folio.
     InTransit(Pfn),
     /// It is neither swapped out nor in transit.
     NotAway,

@@ -3,10 +3,10 @@
 //! ```text
 //! out    the page is marked as moving, no entry or pin is left     compact/object_out.rs
 //!        folio locked ─▶ word: in transit ─▶ the machine writes
-//!        folio unlocked ─▶ word: swapped, or the frame if it was not written ─▶ who waits is woken
+//!        folio unlocked ─▶ word: swapped, or the frame if it was not written ─▶ waiters are woken
 //! in     section: a frame ─▶ word: in transit ─▶ its folio locked; the object is kept
 //!        the machine reads ─▶ bytes that are not kept are zeroed
-//!        folio unlocked ─▶ word: the frame, or swapped if it was not read ─▶ who waits is woken
+//!        folio unlocked ─▶ word: the frame, or swapped if it was not read ─▶ waiters are woken
 //! ```
 //! The word is changed by compare-and-swap, so the first fault reads the page for all that want it. If
 //! the page was removed meanwhile, frame and slot are freed at the end. The reader or writer keeps the
@@ -76,8 +76,8 @@ impl<M: Machine> Links<M> {
         pfn: Pfn,
     ) -> Result<Transit<'s, M>, LostFill> {
         at.begin_read(swapped, pfn)?;
-        // After the word: whoever loses locks nothing. A CPU may still be looking for the lock of a page
-        // that this frame had before, and would sleep, and nobody would wake it. Whoever finds the word
+        // After the word: a CPU that loses locks nothing. A CPU may still be looking for the lock of a page
+        // that this frame had before, and would sleep, and nobody would wake it. A CPU that finds the word
         // before the lock looks again.
         self.frames.desc(pfn).assign_reading(Order::BASE, id.0, page);
         Ok(Transit { object: self.object_keep_found(inside, id), page, swapped, pfn })

@@ -163,7 +163,7 @@ impl<M: Machine> Vm<M> {
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         self.call();
         let space = self.with_reclaim(&mut || self.new_space_parts(None))?;
-        // Release: whoever sees the mark sees a frame that was zeroed.
+        // Release: a CPU that sees the mark sees a frame that was zeroed.
         self.frames.desc(space.frame).index.store(MetaUse::Founder as u64, Ordering::Release);
         self.enlist(space.frame, space.founder());
         Ok(space)

@@ -20,7 +20,7 @@ pub(super) mod reclaiming;
 
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
-/// How often it may start again beyond that where there are files, after it has freed many frames itself: whoever reads a file takes
+/// How often it may start again beyond that where there are files, after it has freed many frames itself: a CPU that reads a file takes
 /// them at once. As in Linux (`MAX_RECLAIM_RETRIES`), but there these are the retries without progress.
 const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
 /// Frames that are many: what a CPU takes at a time.
@@ -156,7 +156,7 @@ impl<M: Machine> Vm<M> {
     fn shrink(&self, nr_blocks: u64, nr_frames: u64, shortage: Shortage) -> u64 {
         let nr_freed = (self.reclaim.shrink)(self, nr_blocks, nr_frames, shortage);
         if nr_freed > 0 {
-            // Release: whoever reads the count finds the frames.
+            // Release: a CPU that reads the count finds the frames.
             self.nr_reclaimed.fetch_add(1, Ordering::Release);
         }
         nr_freed

@@ -87,7 +87,7 @@ fn a_frame_that_has_to_move_is_moved_after_reclaim() {
     assert_eq!((ASKED_FOR.take().len(), vm.event(Event::MigrateRefusedNoTarget)), (1, 0));
 }
 
-/// Whoever needs the page less than this call may take it away meanwhile.
+/// Another call that needs the page less than this one may take it away meanwhile.
 #[test]
 fn a_frame_that_is_freed_during_the_reclaim_is_not_moved() {
     let mut vm = vm(4096, advised());

@@ -1,4 +1,4 @@
-//! Whoever is refused starts again only after frames were given back, and not for ever.
+//! A refused call starts again only after frames were given back, and not for ever.
 
 use super::nr_to_free;
 use crate::addr::Order;
@@ -290,7 +290,7 @@ fn a_reclaim_ends_when_there_is_what_was_asked_for() {
 }
 
 /// The next fault goes on where one reaction found frames and memory is still short. One that
-/// finds none leaves it to whoever begins the next block.
+/// finds none leaves it to the CPU that begins the next block.
 #[test]
 fn a_reaction_that_finds_frames_is_followed_by_another() {
     let mut vm = vm(4096, Tunables { watermark_scale_factor: 3000, ..tunables() });

@@ -10,7 +10,7 @@
 //!
 //! Subscribers are not told: the mapped bytes do not change.
 //!
-//! Locks on entry: none, no section. Whoever made the entry `Busy` splits it.
+//! Locks on entry: none, no section. The CPU that made the entry `Busy` splits it.
 
 use super::AddressSpace;
 use super::lock::Writer;

@@ -15,10 +15,10 @@
 //! ```
 //!
 //! Neighbours: [`vma`](super::vma) is what is stored; the frames that nodes lie
-//! in come from whoever edits (a closure), so that the tree knows no allocator.
+//! in come from the caller that edits (a closure), so that the tree knows no allocator.
 //!
 //! Locks: none is taken here. A [`Tree`] is what the holder of the writer lock has, and
-//! a [`Txn`] begins on one; a [`Snapshot`] is what whoever is in a section has
+//! a [`Txn`] begins on one; a [`Snapshot`] is what a CPU in a section has
 //! (`space/read.rs`, which asks for the tokens). [`Retired::free`] asks for a grace
 //! period and no lock.
 

@@ -213,7 +213,7 @@ impl SwapArea {
         let mut seen = data.state.load(Ordering::Acquire);
         loop {
             let after = without_unused(to(seen)?);
-            // Whoever takes FRAME away had an entry, a reader or the write until then, which
+            // The CPU that takes FRAME away had an entry, a reader or the write until then, which
             // have kept the word.
             let spared = (seen & FRAME != 0 && after & FRAME == 0).then(|| Pfn(data.frame.get() as u32));
             match data.state.compare_exchange(seen, after, Ordering::AcqRel, Ordering::Acquire) {

@@ -172,7 +172,7 @@ pub fn fence() {
 
 /// The light barrier. A SeqCst fence here would order fault against fault,
 /// which the real one does not do, and would hide bugs; a read-modify-write of
-/// the slot orders this CPU against whoever probes the slot, and nobody else.
+/// the slot orders this CPU against the CPU that probes the slot, and no other.
 pub fn enter(slot: &Word, odd: u64) {
     let _ = odd;
     slot.fetch_add(1, Ordering::AcqRel);

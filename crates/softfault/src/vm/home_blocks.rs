@@ -20,7 +20,7 @@ impl<M: Machine> Memory<M> {
 impl Frames {
     /// Gives each CPU home blocks: whole shares of its node, block groups of one row, with about as
     /// many free frames as the others' there. CPUs of a node without memory share that of the first node that
-    /// has some; memory of a node without CPUs is in nobody's, and found by whoever looks
+    /// has some; memory of a node without CPUs is in nobody's, and found by a CPU that looks
     /// farther.
     pub(super) fn deal_out<M: Machine>(&self, machine: &M, cpus: &FrameArray<CpuData>) {
         let nr_free: [u64; MAX_NODES] = core::array::from_fn(|node| {

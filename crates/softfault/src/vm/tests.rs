@@ -18,7 +18,7 @@ fn refused(machine: Plain, tunables: Tunables) -> NewVmError {
     refusal
 }
 
-/// Where there is no memory whoever looks for a frame fails the test.
+/// Where there is no memory, a search for a frame fails the test.
 #[test]
 fn bad_frames_are_refused_before_any_is_touched() {
     let empty = |range| NewVmError::EmptyRange { range };

@@ -22,7 +22,7 @@ impl Block<'_> {
 
     /// No run of the order that was wanted was found: notes what there is, and looks again.
     /// Frames that come back meanwhile are seen: either the second look, which writes, comes
-    /// after their words were written, or whoever gave them back sees that runs are lost.
+    /// after their words were written, or the CPU that gave them back sees that runs are lost.
     pub(crate) fn lose_runs(&self) {
         self.lose_runs_above(self.largest_run());
     }

@@ -2,8 +2,8 @@
 //!
 //! | mark | set by | cleared by |
 //! | --- | --- | --- |
-//! | POOL, POOL_1G | whoever brings the page into the pool and owns its frames | whoever takes it out, and owns it; POOL_1G alone: whoever makes it smaller pages, and owns it |
-//! | POOL_FREE, of the first block | the owner of the page, which nobody names | whoever wants one: then it is the owner |
+//! | POOL, POOL_1G | the CPU that brings the page into the pool and owns its frames | the CPU that takes it out, and owns it; POOL_1G alone: the CPU that makes it smaller pages, and owns it |
+//! | POOL_FREE, of the first block | the owner of the page, which nobody names | a CPU that wants one: then it is the owner |
 //!
 //! Locks on entry: none.
 

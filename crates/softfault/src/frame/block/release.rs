@@ -20,7 +20,7 @@ impl Block<'_> {
     /// Those of each of some words. Counted once, as they were claimed.
     #[inline(always)]
     pub(crate) fn release_words(&self, words: Range<usize>, mask: u64, content: Content) -> bool {
-        // Before the bit, which releases it: whoever claims the frame sees
+        // Before the bit, which releases it: a CPU that claims the frame sees
         // what is said of it.
         let zeroed = content.is_zero();
         for w in words.clone() {

@@ -5,7 +5,7 @@
 //! fault      the word of the page, with its claim ─▶ a page of the pool ─▶ zeroed ─▶ the word  source/fill_large.rs
 //! removal    the page, or its claim, goes back to the pool                                     frame/pool_counts.rs
 //! ```
-//! Two faults on one page, of which the pool has one, are no case of their own: whoever claims the word takes the
+//! Two faults on one page, of which the pool has one, are no case of their own: the CPU that claims the word takes the
 //! page, and the other finds the word claimed, waits, and maps the same page. So no fault is refused a page that
 //! another one was about to give back, which is what Linux's table of mutexes prevents.
 //!

@@ -147,7 +147,7 @@ impl<M: Machine> SharedObject<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`WriteBackError`]: a write of the object has failed during the call, whoever began it, or before it and nobody was told.
+    /// [`WriteBackError`]: a write of the object has failed during the call, no matter which call began it, or before it and nobody was told.
     pub fn write_back(&self, pages: impl Into<ObjectPages>) -> Result<(), WriteBackError> {
         self.vm.call();
         self.vm.assert_outside();
