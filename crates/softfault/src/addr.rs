@@ -250,7 +250,7 @@ impl Order {
 }
 
 bitflags::bitflags! {
-    /// What may be done with a page; values as `PROT_*` in mmap(2).
+    /// Rights to a page; values as `PROT_*` in mmap(2).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
     pub struct Rights: u8 {
         /// Loads.

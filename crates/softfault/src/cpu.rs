@@ -138,7 +138,7 @@ pub(crate) struct CpuData {
     /// Frames that the next refill for tables takes, 0 at the beginning (`frame/refill.rs`).
     pub(crate) fixed_batch: Word,
     pub(crate) watch_line: [Word; 4],
-    /// What refills have learned; see `clear/batch.rs`.
+    /// The lessons of refills; see `clear/batch.rs`.
     pub(crate) batches: BatchData,
 }
 

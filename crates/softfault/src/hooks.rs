@@ -25,7 +25,7 @@
 //! And [`translate_at_rest`](AddressSpace::translate_at_rest) of a space; the format `Toy` of the models; [`sections`],
 //! the two halves of the barrier between sections and those who wait for them.
 //!
-//! What is no hook: [`Vm::check`](Vm::check) and
+//! No hooks: [`Vm::check`](Vm::check) and
 //! [`conformance`](crate::table::format::conformance). A port runs them in its own tests.
 
 mod age;

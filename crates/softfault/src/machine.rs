@@ -105,7 +105,7 @@ pub enum Tick {
 ///   [`frame_ptr`](Machine::frame_ptr) only while the CPU is active and the translation [is
 ///   current](crate::Walker::is_current), and no such access is in progress when `shootdown`
 ///   returns;
-/// - **M8** no callback unwinds: an operation that is left half-way leaves locks and
+/// - **M8** no callback unwinds: an operation that stops half-way leaves locks and
 ///   entries as they are, and nothing may use the subsystem afterwards.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
 pub unsafe trait Machine: Sized + Sync {

@@ -90,9 +90,9 @@ pub(crate) struct Plain {
     /// All frames lie so many bytes further up.
     pub(crate) skew: usize,
     is_soiled: bool,
-    /// What `begin` says.
+    /// The answer of `begin`.
     pub(crate) is_zero: bool,
-    /// What may be added, whether it is zero, and the limit.
+    /// Memory that may be added, whether it is zero, and the limit.
     pub(crate) addable: FrameRange,
     pub(crate) is_added_zero: Word,
     pub(crate) nr_frames_at_most: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Plain {
     pub(crate) node_of_ranges: Vec<u8>,
     pub(crate) node_of_cpus: Vec<u8>,
     pub(crate) nr_cpus: usize,
-    /// What the clock says, and what each look at it adds.
+    /// The clock's time, and the time that each look adds.
     pub(crate) clock: Word,
     pub(crate) clock_step: Word,
     /// A frame or none, an [`OptPfn`]: nobody may have business in its block.
@@ -172,7 +172,7 @@ unsafe impl Machine for Plain {
     }
     fn relax(&self) {
         self.nr_relaxed.add_owned(1);
-        // What the hook itself waits for has no turns.
+        // A wait of the hook itself has no turns.
         RELAXED.with(|hook| hook.try_borrow_mut().iter_mut().for_each(|hook| hook.iter_mut().for_each(|hook| hook())));
     }
     fn entered(&self, _: &Word) {

@@ -126,7 +126,7 @@ pub struct Tunables {
     /// much as `high` is free.
     pub watermark_scale_factor: u64,
     /// Whether as many frames as the watermark `min` are set aside for the reaction to pressure.
-    /// Otherwise every frame can be allocated. What the core does under pressure today needs no
+    /// Otherwise every frame can be allocated. The core's reaction to pressure needs no
     /// frames; reclaim will.
     pub keep_min: bool,
     /// Blocks of 2 MiB that are searched for such pages at the end of a fault, after a CPU has

@@ -5,7 +5,7 @@
 
 use crate::sync::{Ordering, Word};
 
-/// What is counted. Linux's names: `RssAnon`, `RssShmem`, `VmPTE`.
+/// The kinds of counts. Linux's names: `RssAnon`, `RssShmem`, `VmPTE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rss {
     /// Private pages.

@@ -4,7 +4,7 @@
 use crate::policy::huge::NR_SIZES;
 use crate::sync::Word;
 
-/// What is counted.
+/// The kinds of counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SizeEvent {
     /// A fault installed a page of the size.

@@ -1,4 +1,4 @@
-//! What is set is what is read, what is impossible changes nothing, and what
+//! Settings are read as they were set, impossible ones change nothing, and what
 //! faults ask agrees with the pure functions.
 
 use super::*;

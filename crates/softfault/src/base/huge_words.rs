@@ -84,7 +84,7 @@ impl HugeWords {
 ///     32..37    defrag 3, use_zero_page, shrink_underused
 ///     37..40    cow, enabled 2
 ///     40..56    enabled of each size, 2 each
-///     56, 57    khugepaged/defrag; off for good
+///     56, 57    khugepaged/defrag; off for ever
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HugeNow(pub(super) u64);
@@ -129,7 +129,7 @@ impl HugeNow {
         if flags.intersects(NO_HUGE) { Orders::NONE } else { Orders((self.0 >> shift) as u16) }
     }
 
-    /// What memory with `MADV_HUGEPAGE` gets: more than any other.
+    /// The answer for memory with `MADV_HUGEPAGE`, which gets more than any other.
     #[inline(always)]
     pub(crate) fn advised_orders(self) -> Orders {
         Orders((self.0 >> ADVISED) as u16)

@@ -75,7 +75,7 @@ pub enum Broken {
     /// The descriptors of this frame and those after it are in a frame that is another's, or nowhere
     /// though a frame needs one; or the frame is reserved for some that are elsewhere. I51.
     Descs(Pfn),
-    /// What stands for blocks without memory was written. I50.
+    /// The place of blocks without memory was written. I50.
     HoleInUse,
     /// A counter differs from what is there. I21.
     Miscounted {

@@ -1,4 +1,4 @@
-//! What has to be true of huge mappings and their folios at rest: I25, I26.
+//! Checks huge mappings and their folios at rest: I25, I26.
 
 use super::Broken;
 use crate::addr::{Pfn, Rights, Vpn};

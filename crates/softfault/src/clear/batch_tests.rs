@@ -20,7 +20,7 @@ fn only_a_batch_that_is_timed_is_a_trial() {
     assert_eq!(vm.learn(cpu, 64), WriteDensity::Dense, "and is over");
 }
 
-/// What was learned holds for batches of all sizes.
+/// A lesson holds for batches of all sizes.
 #[test]
 fn small_batches_are_zeroed_for_the_density_that_was_learned() {
     let vm = vm_of(1, 4096, Tunables::default()).unwrap();

@@ -115,7 +115,7 @@ fn measured_batch<M: Machine>(walk: &mut Walk<'_, '_, M>, nr_frames: u64) -> Bat
     plans.measured().iter().for_each(|(plan, cost)| costs[plan.far as usize] = Some(*cost));
     let near = BatchPlans::dense_of(plans.measured()).near;
     let mut mixed = Plans::default();
-    // What comes first wins where the rest saves too little. A frame that a fault waits
+    // The first one wins where the others save too little. A frame that a fault waits
     // for is about to be touched, so no plan has all of a batch pass the caches.
     let is_candidate = |plan: &BatchPlan| nr_frames == 1 || !plan.passes_caches();
     plans.measured().iter().filter(|(plan, _)| is_candidate(plan)).for_each(|(plan, _)| mixed.add(*plan));
@@ -230,7 +230,7 @@ impl<M: Machine> Walk<'_, '_, M> {
         let mut carried = 0;
         for index in target..(target + WARM_RADIUS + 1).min(order.nr_pages()) {
             for line in (0..PAGE_SIZE as usize).step_by(LINE_BYTES) {
-                // What was loaded is zero, which the CPU has to wait for to know.
+                // The loaded value is zero, and the CPU has to wait for it.
                 let word: &Word = mem::view(machine, Pfn((first + index) as u32), line + carried);
                 carried = word.get() as usize & (LINE_BYTES - 1);
             }

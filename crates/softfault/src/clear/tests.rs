@@ -129,7 +129,7 @@ fn the_order_is_the_tunables_else_the_tables_else_the_usual_one() {
     vm.set_clear_orders(&table);
     for (o, how) in all(&vm).into_iter().enumerate() {
         let wanted = match o {
-            // What was not measured is taken to be like the largest below.
+            // A size that was not measured is taken to be like the largest below.
             4..=8 => ClearOrder::Converge,
             9.. => ClearOrder::Runs,
             _ => usual[o],

@@ -62,7 +62,7 @@ fn without_room_elsewhere_everything_is_put_back() {
         let space = vm.new_space().unwrap();
         let b = fill_block(&vm, &space);
         vm.frames.is_low.set(1);
-        // Only wholly free blocks and what stays are left beside it.
+        // All other blocks are wholly free, or have frames that stay.
         let kept = vm.claim_rest(BlockId(0), vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
@@ -127,7 +127,7 @@ fn the_search_for_a_target_can_be_ended() {
 fn free_blocks_are_no_targets() {
     let vm = vm(512 * 600, Tunables::default());
     let mut targets = Targets::new(&vm, BlockId(1), 1);
-    // What the metadata has left of its block.
+    // The frames of that block without metadata.
     while targets.next(Order::BASE, &mut || true).is_some() {}
     drop(targets);
     let mut nr_asked = 0;
@@ -152,7 +152,7 @@ fn names_that_are_out_of_date_are_taken_back() {
     assert!(stale.iter().all(|(kind, b)| !blocks.summary.says(*kind, *b)));
 }
 
-/// Blocks that were in vain are behind the next attempt.
+/// The next attempt begins after the blocks that failed.
 #[test]
 fn an_attempt_looks_at_so_many_blocks_and_the_next_goes_on() {
     let vm = vm(512 * 600, Tunables::default());

@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
         nr_freed + batch.run(pass)
     }
 
-    /// A hand meets one block. What is left in the batch is dropped later.
+    /// A hand meets one block. Folios that stay in the batch are dropped later.
     fn meet_clean_in<'vm>(&'vm self, hand: Hand, b: BlockId, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) -> u64 {
         if !self.frames.blocks.is_there(b) {
             return 0;
@@ -120,7 +120,7 @@ impl<M: Machine> Vm<M> {
             }
             chance => {
                 if self.object_begin_move(&object, first, frame) {
-                    // What is used from now on, and entries that were accessed, show again.
+                    // Later uses, and entries that were accessed, set it again.
                     desc.forget_use(desc.state());
                     batch.add(object, first, frame, chance);
                 }

@@ -47,7 +47,7 @@ impl<M: Machine> SharedObject<'_, M> {
     }
 
     /// Takes pages out that nobody has stored to since they were installed; folios that begin outside the range as well. The next
-    /// access is refused as missing. What is missing already stays so. Returns the number of pages taken out.
+    /// access is refused as missing. Pages that were missing stay so. Returns the number of pages taken out.
     ///
     /// For locks and waiting see [`begin_evict`](Self::begin_evict), which is for dirty pages, too. Each folio costs a grace period.
     ///

@@ -138,7 +138,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let nr_pages = self.vm.object_nr_pages(id);
         let accessed = !self.vm.machine.marks_entries();
         let is_foreign = self.vm.foreign_frames_of(id).is_some();
-        // What is the same for all pages, or for those of a folio, is looked up once.
+        // Values that all pages, or those of a folio, have in common are looked up once.
         let entries = walk::entries(&self.vm.machine, fault.leaf_table());
         let rights = found.object_rights();
         let mut place: Option<(u64, ObjectSlot<'_>)> = None;

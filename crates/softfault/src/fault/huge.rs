@@ -2,7 +2,7 @@
 //! mapped.
 //!
 //! ```text
-//! hole of level 1 ─▶ policy ─▶ folio, deposit, twin in hand? ─▶ lock the entry
+//! hole of level 1 ─▶ policy ─▶ folio, deposit, twin obtained? ─▶ lock the entry
 //!    ─▶ is the tree still the one that was asked? ─▶ deposit ─▶ mapping
 //! ```
 //! Everything here may fail and falls back to a smaller size, at last to 4 KiB in a leaf table. The
@@ -128,7 +128,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Done(FaultDone::HugeZero)
     }
 
-    /// Makes the mapping, with its deposit. What is not used stays in the preallocation.
+    /// Makes the mapping, with its deposit. Unused frames stay in the preallocation.
     fn put_huge(
         &self,
         fault: &Fault<'_>,

@@ -10,7 +10,7 @@
 //! outside   whatever is slow: refill, zero, copy, shoot down, wait
 //! ```
 //! [`attempt`](AddressSpace::attempt) runs in one section and decides everything from what it sees
-//! there. What it may not do inside it returns as a value. The caller does that with nothing held,
+//! there. It returns a value for each step that is not allowed inside. The caller takes the step with nothing held,
 //! and attempts again from the top. Only frames that the fault owns alone are kept from turn to
 //! turn.
 //!

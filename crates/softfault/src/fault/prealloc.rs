@@ -44,7 +44,7 @@ pub(crate) enum Twin {
     Missing,
 }
 
-/// The fault's frames. What is left at the end is freed.
+/// The fault's frames. The end frees those that were not used.
 pub(crate) struct Prealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// One frame of each [`Fill`].

@@ -9,7 +9,7 @@ pub(crate) struct Request {
     pub(crate) want: Want,
 }
 
-/// What a fault has to make possible.
+/// The access that a fault has to make possible.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     /// An access of the program's.

@@ -1,7 +1,7 @@
 //! A page that was swapped out comes back.
 //!
 //! ```text
-//! attempt   the entry names a slot; a frame is in hand
+//! attempt   the entry names a slot; a frame was obtained
 //! outside   the slot: one reader more ─▶ copy, if its frame is there still; else the machine reads
 //! section   VMA, rights and entry again: it names the slot still? ─▶ the page
 //! outside   the slot: one reader less, and one entry less if it has changed

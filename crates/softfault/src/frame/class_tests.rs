@@ -153,7 +153,7 @@ fn unused_frames_go_back_to_their_class() {
     }
 }
 
-/// I46: compaction would look at it in vain.
+/// I46: compaction would look at it without success.
 #[test]
 fn a_table_in_a_block_that_does_not_say_so_is_noticed() {
     let vm = vm(1);

@@ -56,7 +56,7 @@ pub(super) const WRITEBACK: u64 = 1 << 16;
 // frame numbers.
 const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MAX);
 
-/// What a frame is used for.
+/// The use of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
@@ -93,7 +93,7 @@ impl FrameKind {
     }
 }
 
-/// What a frame of kind `Meta` holds: the `index` of its descriptor.
+/// The content of a frame of kind `Meta`: the `index` of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MetaUse {
     /// A space that is no founder.
@@ -128,7 +128,7 @@ pub struct PinsFull;
 pub(crate) struct FrameState(pub u64);
 
 impl FrameState {
-    /// What it is used for.
+    /// The frame's use.
     pub fn kind(self) -> FrameKind {
         FrameKind::of(self.0)
     }

@@ -38,7 +38,7 @@ pub(crate) struct FolioData {
     pub(crate) index: Word,
     /// Its first frame: that of the block, unless a format's huge pages are smaller.
     pub(crate) first: Word,
-    /// Round of compaction in which the block was tried in vain, + 1.
+    /// Round of compaction in which the block was tried without success, + 1.
     pub(crate) passed_over: Word,
     /// The frames of the block's descriptors that are not in the memory section's place.
     pub(crate) descs: DescFrames,
@@ -49,7 +49,7 @@ pub(crate) struct FolioData {
 pub(crate) struct FolioState(pub(super) u64);
 
 impl FolioState {
-    /// What the folio is used for; `Free` is no folio, `Reserved` one that its allocator still
+    /// The folio's use; `Free` is no folio, `Reserved` one that its allocator still
     /// owns.
     pub(crate) fn kind(self) -> FrameKind {
         FrameKind::of(self.0)

@@ -5,7 +5,7 @@
 //! A size that the caller can do without is given up after a bounded number of looks, and during a freeze
 //! without a look (I28). The least size is looked for in all blocks that say that they have such a
 //! run, and is refused as one frame is: in a last-resort turn. A block that has none says so from
-//! then on, so that looks in vain are as rare as frames that come back. What CPUs have reserved says
+//! then on, so that looks that find nothing are as rare as frames that come back. Blocks that CPUs have reserved say
 //! nothing; they are asked as a last resort, after their frame caches.
 //!
 //! Locks on entry: none, no section. The caller holds nothing.
@@ -93,7 +93,7 @@ impl<M: Machine> Memory<M> {
         self.hold_claimed(order, &|| self.claim_folio(order, search))
     }
 
-    /// One attempt. Its hold ends in vain if it has claimed nothing, not even for a moment.
+    /// Makes one attempt. Its hold ends as unsuccessful if it has claimed nothing, not even for a moment.
     fn hold_claimed(
         &self,
         order: Order,

@@ -58,7 +58,7 @@ impl FolioWaits {
         FolioWait { pfn, seen: add_waiter().then_some(seen) }
     }
 
-    /// What the caller wants to wait for has changed since [`join`](Self::join): it looks again soon.
+    /// The folio has changed since [`join`](Self::join): the caller looks again soon.
     pub(crate) fn not_any_more(wait: FolioWait) -> FolioWait {
         FolioWait { seen: None, ..wait }
     }

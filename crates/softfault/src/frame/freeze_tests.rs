@@ -200,7 +200,7 @@ fn who_has_a_part_gives_it_back_for_freeze() {
     assert_eq!(nr_tries.get(), 2);
 }
 
-// What another CPU does in each turn may put off the freeze, but no attempt.
+// Another CPU may delay the freeze in each turn, but no attempt.
 
 /// CPU 1 claims the last frame whenever it was stolen, and has it in its frame cache again.
 #[test]

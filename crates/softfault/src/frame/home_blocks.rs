@@ -167,7 +167,7 @@ pub(crate) fn set_neighbourhoods(
     }
 }
 
-/// What lies between the ends of these, of those that are not empty.
+/// The span of those that are not empty.
 fn from_first_to_last(home_ranges: impl Iterator<Item = BlockRange>) -> Option<BlockRange> {
     home_ranges
         .filter(|home| !home.is_empty())

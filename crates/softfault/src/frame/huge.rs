@@ -106,7 +106,7 @@ impl<M: Machine> Memory<M> {
         let (home_range, all) = (self.home_range(), blocks.names());
         let search = BlockId(self.this_cpu_data().huge_search.get() as u32);
         let whole = [(home_range, Kind::Ready), (home_range, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
-        // A format whose huge pages are smaller: in vain only as often as nobody has noted it.
+        // A format whose huge pages are smaller: it fails only until somebody has noted it.
         let fits = Kind::run(Order(nr.ilog2() as u8)).unwrap_or(Kind::Any);
         let part = [(home_range, fits), (all, fits), (home_range, Kind::Any), (all, Kind::Any)];
         let (places, most) = if nr == BLOCK_FRAMES { (whole, usize::MAX) } else { (part, MOST_LOOKS) };

@@ -19,7 +19,7 @@
 //! holds and waits for a turn. Holds that had begun end, because their owners wait for nobody who
 //! waits for frames. A new hold needs either a check that was made before the freeze, at most one
 //! per CPU, or a frame from a frame cache, and the first undisturbed attempt of a freeze empties
-//! those. An attempt during a freeze is in vain only if one of these holds ended during it.
+//! those. An attempt during a freeze fails only if one of these holds ended during it.
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
@@ -190,7 +190,7 @@ impl<M: Machine> LastResort<'_, M> {
     }
 
     /// Whether nobody has held a frame since. Words only grow, so equal sums mean equal words. On
-    /// CPUs marked since then, only holds in vain have begun; no other CPU has lost its mark
+    /// CPUs marked since then, only unsuccessful holds have begun; no other CPU has lost its mark
     /// (`unmark`).
     fn are_still(&self, before: &Holders) -> bool {
         sync::fence();

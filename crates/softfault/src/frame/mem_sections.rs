@@ -113,7 +113,7 @@ impl Frames {
         self.find_desc_apart(pfn).unwrap_or_else(|| no_desc(pfn))
     }
 
-    /// What lies near it is a guess.
+    /// Returns the descriptor, and a guess at those near it.
     #[cold]
     #[inline(never)]
     fn desc_near_apart(&self, pfn: Pfn) -> (&FrameDesc, Near<FrameDesc>) {

@@ -46,7 +46,7 @@ impl<M: Machine> Memory<M> {
             }
             let refilled = self.refill(fill, search);
             if refilled.is_err() && has_claimed {
-                // This hold claimed frames and lost them, so it must not end as a hold in vain.
+                // This hold claimed frames and lost them, so it must not end as an unsuccessful hold.
                 drop(self.hold());
             }
             refilled?;

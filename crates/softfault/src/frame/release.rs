@@ -51,7 +51,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl Frames {
-    /// What is known of the run, which was just claimed.
+    /// The content of the run, which was just claimed.
     pub(super) fn content(&self, first: Pfn, nr: u64) -> Content {
         Content::zero_if(self.is_clean(first, nr))
     }

@@ -74,7 +74,7 @@ fn the_reserve_is_filled_again_when_memory_is_no_longer_short() {
     assert_eq!(vm.spend_reserve(u64::MAX), nr_kept);
     others.extend(take_all(&vm));
     assert_eq!(vm.nr_free_pages(), 0);
-    // What is kept counts, as on Linux: it is missing in what is free, too.
+    // The reserve counts as used, as on Linux, and not as free.
     let high = vm.watermarks().high_pages;
     for nr_free in [0, 100, high * 2 / 3 - 1] {
         let nr = nr_free - vm.nr_free_pages();

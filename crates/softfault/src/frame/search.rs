@@ -6,7 +6,7 @@
 //! frames, any unreserved block with some, any unreserved block, any block. A refill is refused
 //! only after the frame caches of other CPUs were emptied, too.
 //!
-//! A search may try several blocks in vain, so it answers other CPUs meanwhile. After an answer the
+//! A search may try several blocks without success, so it answers other CPUs meanwhile. After an answer the
 //! caller may run on another CPU. So home blocks are kept as values, and a block is reserved for
 //! the current CPU.
 //!
@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// Blocks that a CPU reserves in vain in one search before it takes frames from any block.
+/// Blocks that a CPU reserves without success in one search before it takes frames from any block.
 const MOST_BLOCKS: usize = 4;
 
 /// Up to 64 frames that were just claimed.
@@ -87,7 +87,7 @@ impl<M: Machine> Memory<M> {
         blocks.offering(Kind::Any, blocks.names(), self.home_range().start)
     }
 
-    /// Reserves a block for the CPU. Home blocks come first, unless little is left there: frames
+    /// Reserves a block for the CPU. Home blocks come first, unless few frames are free there: frames
     /// that this CPU freed have their descriptors in its cache. Where there are too few blocks for
     /// all CPUs, it uses its cluster's block.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {

@@ -1,4 +1,4 @@
-//! Looks in vain are bounded, and are noted, so that the next search looks elsewhere.
+//! Unsuccessful looks are bounded, and are noted, so that the next search looks elsewhere.
 
 use super::block::Block;
 use super::offers::LOST;

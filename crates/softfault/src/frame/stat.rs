@@ -1,7 +1,7 @@
 //! Counts of free frames, and counters.
 //!
 //! Each CPU counts the frames that it claims from the blocks less those that it gives back to them,
-//! wherever they came from, in a word that nobody else writes. What was free at first less the sum
+//! wherever they came from, in a word that nobody else writes. The frames that were free at first less the sum
 //! is what the bitmaps say is free (I43). So counting all of memory reads the CPUs and no block,
 //! and no fault writes an additional line. Frames of deferred sections are free from the beginning, so
 //! that nothing is counted when one comes. Added memory is counted once all of it is there.
@@ -19,7 +19,7 @@ use crate::sync::Ordering;
 use crate::table::format::huge_order;
 
 impl<M: Machine> Memory<M> {
-    /// What a frame is used for, if the number is one of the machine's memory, as far as a look goes.
+    /// The use of a frame, if the number is one of the machine's memory. May be out of date at once.
     ///
     /// Locks on entry: no section.
     pub(crate) fn state_of(&self, pfn: Pfn) -> Option<FrameState> {

@@ -2,7 +2,7 @@
 //! over memory to find one, or to learn that there is none.
 //!
 //! ```text
-//! level 2   one bit for each word of level 1 ...            until one row is left
+//! level 2   one bit for each word of level 1 ...            until there is one row
 //! level 1   one bit for each word of level 0
 //! level 0   one bit for each block; a word is a block group: 64 blocks, or fewer, so that
 //!           each CPU's share is some block groups, and those are a word of level 1
@@ -147,7 +147,7 @@ impl Summary {
         now.wrapping_sub(row.0[SEEN].swap(now, Ordering::Relaxed))
     }
 
-    /// What it was then. For the checker.
+    /// Its value at that time. For the checker.
     pub(super) fn nr_seen(&self, block_group: u32) -> u64 {
         self.rows.at(block_group as usize).0[SEEN].load(Ordering::Relaxed)
     }
@@ -171,7 +171,7 @@ impl Summary {
         b.0 / self.block_group()
     }
 
-    /// What lies past the end of memory has nothing.
+    /// Marks bits past the end of memory as having nothing.
     fn end_rows(&self) {
         for level in 0..self.nr_levels {
             let nr_bits = if level == 0 { self.nr_blocks } else { self.nr_rows(level - 1) };
@@ -229,14 +229,14 @@ impl Summary {
         &self.rows.at((self.starts[at.level] + at.row) as usize).0[kind as usize]
     }
 
-    /// What has something, a bit each.
+    /// Returns a set bit for each child that has something.
     #[inline(always)]
     fn bits(&self, kind: Kind, at: Place) -> u64 {
         let word = self.word(kind, at).load(Ordering::Acquire);
         if kind.is_rare() { word } else { !word & self.full(at.level) }
     }
 
-    /// What the bit stands for has something now. Whether the whole word had nothing.
+    /// Notes that the child of the bit has something now. Returns whether the whole word had nothing.
     fn set(&self, kind: Kind, at: Place) -> bool {
         let (word, bit) = (self.word(kind, at), 1 << at.bit);
         if kind.is_rare() {

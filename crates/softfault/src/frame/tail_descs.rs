@@ -43,7 +43,7 @@ pub(crate) fn nr_frames_of_tails(order: Order) -> u64 {
     order.nr_pages() / DESCS_PER_FRAME - 1
 }
 
-/// What the descriptor of such a frame has as its owner: no section that was removed has that.
+/// The owner in the descriptor of such a frame. No section that was removed has this value.
 fn owner_of(b: BlockId, quarter: usize) -> u64 {
     (u64::from(b.first_frame().0) + quarter as u64 * DESCS_PER_FRAME) * 2
 }

@@ -29,7 +29,7 @@ pub(super) fn soil(vm: &Vm<Plain>, pfn: Pfn) {
     words[usize::from(pfn.0 as u16) % 512].set(!0);
 }
 
-/// What is taken is marked as the tests of whole spaces would find it.
+/// Marks frames that were taken, as the tests of whole spaces would find them.
 fn mark(vm: &Vm<Plain>, first: Pfn, order: Order, kind: FrameKind) {
     (0..order.nr_pages() as u32).for_each(|i| vm.frames.desc(Pfn(first.0 + i)).assign(kind, 0, 0, 0));
 }

@@ -3,7 +3,7 @@
 use super::frame_cache::FrameCache;
 use crate::cpu::CpuData;
 
-/// What the caller will do with the frame.
+/// The caller's use of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fill {
     /// It has to be all zero.
@@ -18,7 +18,7 @@ pub(crate) enum Fill {
     Pinned,
 }
 
-/// What is known of the content of frames that are free or have one owner.
+/// The known content of frames that are free or have one owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// They are all zero.
@@ -39,7 +39,7 @@ impl Content {
 }
 
 impl Fill {
-    /// What the frame holds when it goes back unused.
+    /// The content of a frame that is returned unused.
     pub(super) const fn content(self) -> Content {
         match self {
             Fill::Zeroed | Fill::Fixed | Fill::Shared => Content::Zero,

@@ -45,7 +45,7 @@ const BLOCK_GROUPS_PER_SAMPLE: u32 = 8;
 /// an eighth of `high`. A guess.
 const BLOCK_GROUPS_PER_RECOUNT: u32 = 64;
 
-/// What all CPUs share, in a line of its own: written at looks, and when the first block is
+/// The words that all CPUs share, in a line of their own: written at looks, and when the first block is
 /// begun after somebody would react no longer, or again.
 #[repr(align(64))]
 pub(crate) struct Watch {
@@ -281,7 +281,7 @@ impl Frames {
         self.nr_free_of(self.watch.nr_used.fetch_add(more_used, Ordering::Relaxed).wrapping_add(more_used))
     }
 
-    /// What the last look saw; none where there is no sum, so that each block is a look.
+    /// The result of the last look; none where there is no sum, so that each block is a look.
     fn nr_seen_free(&self) -> u64 {
         if self.has_sum() { self.nr_free_of(self.watch.nr_used.get()) } else { 0 }
     }

@@ -21,7 +21,7 @@ bitflags::bitflags! {
     ///
     /// This is an argument, not what a page has: besides rights it can say how the
     /// range extends, and it can have bits that Linux ignores in mmap(2) and refuses
-    /// in mprotect(2). What a mapping grants is [`Rights`]; [`Prot::rights`] converts.
+    /// in mprotect(2). A mapping grants [`Rights`]; [`Prot::rights`] converts.
     ///
     /// ```compile_fail,E0308
     /// use softfault::{AddressSpace, Machine, MapFlags};

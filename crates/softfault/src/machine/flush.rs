@@ -1,4 +1,4 @@
-//! What a machine has to know of an address space and of a shootdown.
+//! A machine's view of an address space and of a shootdown.
 
 use crate::addr::{PageRange, Pfn};
 

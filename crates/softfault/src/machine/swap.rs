@@ -1,4 +1,4 @@
-//! What a machine says of its swap area.
+//! The types of a machine's swap area.
 
 /// The machine could not write or read a page of its swap area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -156,7 +156,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
         let first = core::ptr::from_ref(self.get_in_place(p << SHIFT)?).cast_mut();
         Some(FrameArray { base: NonNull::new(first)?, len: self.len_of(p), words: PhantomData })
     }
-    /// Piece `p` is this array from now on. What was written to it before is seen by whoever
+    /// Makes this array piece `p`. All that was written to it before is seen by a CPU that
     /// finds it.
     ///
     /// # Panics
@@ -179,7 +179,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
         let word = (next as u64) << NEXT_SHIFT | LATER | (rank as u64) << RANK_SHIFT;
         self.places.at(p).store(word, Ordering::Release);
     }
-    /// The rank of piece `p`, if it is left for later.
+    /// The rank of piece `p`, if it is deferred.
     pub fn deferred(&self, p: usize) -> Option<u32> {
         let place = sync::read_mostly(self.places.get(p)?);
         (place & (HERE | APART | LATER) == LATER).then_some((place >> RANK_SHIFT) as u32)

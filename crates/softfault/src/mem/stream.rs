@@ -38,7 +38,7 @@ pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) 
     sync::streamed();
 }
 
-/// What was streamed comes before all that follows.
+/// Orders streamed stores before all that follows.
 pub fn done() {
     bytes::fence();
     sync::stream_done();

@@ -4,7 +4,7 @@
 //! it. Vector registers beyond those that the compiler uses anyway need the
 //! machine's leave ([`Machine::vector_registers`]); `clzero` needs no register.
 //! The facades of `sync` have all ways, and do the work of each by plain stores:
-//! their machines know no others. What would have passed the caches is still noted.
+//! their machines know no others. Stores that would have passed the caches are still noted.
 #![allow(unsafe_code)]
 
 use super::stream;

@@ -14,7 +14,7 @@ struct Ageing<'a, 'vm, M: Machine> {
     accessed: Accessed,
     tells: bool,
     nr_young: u64,
-    /// What has lost its accessed bit; huge mappings may reach out of the range.
+    /// The pages that have lost their accessed bit; huge mappings may reach out of the range.
     cleared: Option<PageRange>,
 }
 
@@ -51,7 +51,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 }
 
-/// What becomes of accessed bits that are set.
+/// The change to accessed bits that are set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accessed {
     Keep,

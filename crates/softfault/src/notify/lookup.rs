@@ -83,7 +83,7 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
         core::ptr::eq(self.vm, space.vm) && self.space_id == space.id
     }
 
-    /// What tells the space from all others. Ids begin anew with each `Vm`.
+    /// The identity of the space. Ids begin anew with each `Vm`.
     fn of(&self) -> (usize, u64) {
         (core::ptr::from_ref(self.vm).addr(), self.space_id)
     }

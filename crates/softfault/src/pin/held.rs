@@ -59,7 +59,7 @@ impl<M: Machine> Pin<'_, M> {
 }
 
 impl<M: Machine> Pin<'_, M> {
-    /// What was stored through it is not in the page's file, though the page may have been written back meanwhile.
+    /// Stores through it are not in the page's file, though the page may have been written back meanwhile.
     fn note_stores(&self) {
         if self.is_mut {
             let desc = self.vm.frames.desc(self.vm.frames.head(self.pfn));

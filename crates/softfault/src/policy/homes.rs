@@ -6,7 +6,7 @@
 use crate::addr::{BlockId, BlockRange};
 use core::ops::Range;
 
-/// What is left of home blocks of which some go: the larger side.
+/// The home blocks that remain when some go: the larger side.
 pub(crate) fn without(home: BlockRange, gone: &BlockRange) -> BlockRange {
     if home.common(gone).is_empty() {
         return home;

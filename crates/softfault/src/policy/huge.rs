@@ -128,7 +128,7 @@ impl HugeAdvice {
 }
 
 impl Defrag {
-    /// What a fault may do in memory with this advice.
+    /// The choices of a fault in memory with this advice.
     pub(crate) const fn effort(self, advice: HugeAdvice) -> Effort {
         use HugeAdvice::{Given, None};
         match (self, advice) {

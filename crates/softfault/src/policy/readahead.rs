@@ -1,6 +1,6 @@
 //! Read-ahead: how much of a file is read where a page is missing.
 //!
-//! Values and pure functions. What is in the cache before the page says how the file is read: there is no
+//! Values and pure functions. The pages in the cache before the missing one show how the file is read: there is no
 //! state of open files, mappings or CPUs, so that any number of streams keep their windows, no matter which CPU reads
 //! them, and random reads between them change nothing.
 //!

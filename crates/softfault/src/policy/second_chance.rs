@@ -10,7 +10,7 @@
 //! hand comes. With one hand, a call that finds little would forget all uses, and the next one find nothing used. A use of a
 //! mapped page after the front hand has passed costs a fault without a read.
 //!
-//! What more spaces map than may be visited is left by both hands.
+//! Both hands skip a folio that more spaces map than may be visited.
 //!
 //! Source: the two-handed clock of 4.3BSD; the inactive pages of Mach, which are not mapped.
 
@@ -57,11 +57,11 @@ pub(crate) enum Chance {
     Drop,
 }
 
-/// What one pass over blocks may still do.
+/// The remaining budget of one pass over blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     nr_looks: u64,
-    /// Visits of mappings that are left.
+    /// Remaining visits of mappings.
     pub(crate) nr_visits: u64,
     is_last: bool,
 }

@@ -7,13 +7,13 @@ use crate::addr::{BLOCK_FRAMES, PAGE_SIZE};
 
 /// Frames in 1 KiB, the other way round.
 const PAGE_KBYTES: u64 = PAGE_SIZE / 1024;
-/// What `min_free_kbytes` is at least and at most where nobody sets it.
+/// Bounds of `min_free_kbytes` where nobody sets it.
 const LEAST_KBYTES: u64 = 128;
 const MOST_KBYTES: u64 = 262_144;
 /// Frames below which nothing is kept free: 1 MiB, of which 128 KiB would be an eighth. So
 /// little memory has no use for a reserve, and every frame of it can be had.
 const TINY_PAGES: u64 = 256;
-/// What `watermark_scale_factor` is a share of.
+/// The denominator of `watermark_scale_factor`.
 const SCALE: u64 = 10_000;
 /// Its largest value, as on Linux: 30 %.
 pub(crate) const MOST_SCALE: u64 = 3_000;

@@ -1,7 +1,7 @@
 //! Chooses the instructions that zero frames.
 //!
 //! A CPU has several ways, and the best one depends on the CPU. A way that passes
-//! the caches costs less by itself, but more for a program that then writes whole
+//! the caches alone costs less, but more for a program that then writes whole
 //! pages. This file only computes; the instructions are in `mem/ways.rs`, the
 //! mechanism is in [`crate::clear`].
 

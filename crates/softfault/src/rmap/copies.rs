@@ -37,7 +37,7 @@ use crate::table::walk::{self, Walk};
 /// Entries that one section looks at.
 const PAGES_PER_SECTION: usize = 64;
 
-/// What an entry that was taken stood for.
+/// The mapping of an entry that was taken.
 #[derive(Clone, Copy)]
 enum Copy {
     /// A frame; the entry is `Busy`, in this leaf table.
@@ -45,7 +45,7 @@ enum Copy {
     Swapped(SwapSlot),
 }
 
-/// What one section has taken.
+/// The entries that one section has taken.
 struct Taken {
     copies: [Option<Copy>; PAGES_PER_SECTION],
     nr: usize,

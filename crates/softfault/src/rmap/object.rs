@@ -8,7 +8,7 @@
 //!   settle          Busy ─▶ none
 //! ```
 //! No new entry of the pages can come: the caller has marked them and waited for sections. So after
-//! a member was visited, none is left there. The walk reads the page tables, not the VMAs, because
+//! a member was visited, none is there. The walk reads the page tables, not the VMAs, because
 //! munmap(2) publishes a tree without a VMA before it takes the entries. If another operation owns
 //! an entry or a table, the walk waits for it outside sections, with nothing owned and no notice
 //! open. It finishes the entries before it first, so a program that keeps some entry owned does not
@@ -49,7 +49,7 @@ struct Chunk {
 
 /// How a look at some pages ended.
 enum Chunked {
-    /// What was taken of the pages, perhaps nothing; the next look begins here.
+    /// The entries that were taken, perhaps none; the next look begins here.
     Taken(Chunk, Vpn),
     /// There is no table up to here.
     Hole(Vpn),
@@ -59,7 +59,7 @@ enum Chunked {
     Tell,
 }
 
-/// What becomes of the entries.
+/// The change to the entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// They go.

@@ -78,7 +78,7 @@ impl<M: Machine> Links<M> {
                         cover(around(index, least));
                         break;
                     }
-                    // What is being put in comes after this.
+                    // A page that is being put in comes after this.
                     _ => break,
                 }
             }

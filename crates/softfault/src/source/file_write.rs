@@ -1,4 +1,4 @@
-//! Writes folios of an object to its file: their beginning and end. What comes between is in `space/ops/write_back.rs`.
+//! Writes folios of an object to its file: their beginning and end. `space/ops/write_back.rs` has the steps between.
 //!
 //! ```text
 //! begin    section: the word names the folio without a mark ─▶ DIRTY clear, WRITEBACK set
@@ -40,7 +40,7 @@ impl BegunWrite {
     }
 }
 
-/// What is to be done about a page that may be dirty.
+/// The next step for a page that may be dirty.
 pub(crate) enum PageWrite {
     Begun(BegunWrite),
     /// There is nothing to write; the next page that may differ.
@@ -68,7 +68,7 @@ impl<M: Machine> Links<M> {
         let frame = match slot.page() {
             ObjectPage::Frame(frame) => frame,
             ObjectPage::Leaving(_) => return PageWrite::Wait,
-            // What is being read is clean.
+            // A folio that is being read is clean.
             _ => return PageWrite::Next(index + 1),
         };
         let pages = around(index, frame.order);

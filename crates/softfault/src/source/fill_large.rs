@@ -39,7 +39,7 @@ pub(crate) struct LargeFill<'vm, M: Machine> {
     /// The page that is wanted.
     index: u64,
     order: Order,
-    /// What the object has for it in its pool.
+    /// The object's claim to a page of its pool.
     claim: Claim,
 }
 

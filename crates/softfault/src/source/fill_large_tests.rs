@@ -1,4 +1,4 @@
-//! What others do while a folio is zeroed whose place is claimed.
+//! Calls of others while a folio is zeroed whose place is claimed.
 
 use crate::addr::{Access, Order};
 use crate::fault::FaultError;

@@ -107,7 +107,7 @@ pub(crate) enum PagesFrom {
     Pool,
 }
 
-/// What a new object is.
+/// The properties of a new object.
 #[derive(Clone, Copy)]
 pub(crate) struct NewObject {
     pub(crate) size_bytes: u64,
@@ -167,7 +167,7 @@ impl<'a> ObjectSlot<'a> {
         })
     }
 
-    /// What is there of the page.
+    /// The state of the page.
     #[inline]
     pub(crate) fn page(&self) -> ObjectPage {
         match self {

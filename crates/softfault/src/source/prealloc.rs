@@ -22,7 +22,7 @@ use crate::space::reclaim::Retries;
 use crate::space::vma::ObjectId;
 use core::ops::Range;
 
-/// What has become of a page that was missing.
+/// The result for a page that was missing.
 pub(super) enum Put<'vm, M: Machine> {
     /// Frames were filled in, by the caller or by another CPU that was first. Start over.
     Done,
@@ -48,7 +48,7 @@ pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     /// The first of 2^order frames.
     frames: Option<PageFrame>,
     wanted: Order,
-    /// What a single frame was obtained for, and what one is wanted for.
+    /// The purpose for which a single frame was obtained or is wanted.
     fill: Fill,
     wanted_fill: Fill,
     /// The largest size that was not refused.

@@ -5,8 +5,8 @@
 //!          its own folio, no longer than that, is in transit           file.rs
 //! outside  own folio is read ─▶ each missing folio of the rest: frames, if there are any ─▶ in transit ─▶ the machine
 //! ```
-//! What is read ahead is nobody's error: where no frame is found without the last resort, or the machine cannot read, the rest
-//! is left to its own faults. A machine whose fills stay under way gets all of a window at once.
+//! Reading ahead reports no error: where no frame is found without the last resort, or the machine cannot read, the window
+//! ends, and faults read the rest. A machine whose fills stay under way gets all of a window at once.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
@@ -102,7 +102,7 @@ impl<M: Machine> Links<M> {
         Ok(None)
     }
 
-    /// What is missing where a page may be.
+    /// The missing pages at a place.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl<M: Machine> Links<M> {
     }
 }
 
-/// What is missing where a page is to be read ahead.
+/// The missing pages where a page is to be read ahead.
 enum Missing {
     Nothing,
     /// A node on the way to a folio of that order.

@@ -75,7 +75,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         });
         match done {
             Ok((done, _held)) => done,
-            // What it lacks is what it asked for with frames to ask for.
+            // It lacks the number of frames that it asked for.
             Err(refused) if self.end_deferral(writer) => {
                 f(None).map_err(|e| if e.refused_frames().is_some() { E::of(refused) } else { e })
             }

@@ -26,7 +26,7 @@ const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
 /// Frames that are many: what a CPU takes at a time.
 const PROGRESS: u64 = 64;
 
-/// Retries that are left.
+/// Remaining retries.
 pub(crate) struct Retries {
     nr: u32,
     nr_after_progress: u32,

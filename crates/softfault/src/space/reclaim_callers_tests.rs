@@ -1,4 +1,4 @@
-//! Who reclaims memory after a refusal, and who reacts to memory that is low: what a
+//! The callers that reclaim memory after a refusal, and those that react to memory that is low: what a
 //! program or an embedder asked for, and no daemon.
 
 use super::*;

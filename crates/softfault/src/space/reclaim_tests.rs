@@ -155,7 +155,7 @@ fn let_another_map(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage
     1
 }
 
-/// The first attempt has unmapped the target. What is there later is not the call's.
+/// The first attempt has unmapped the target. A later mapping there is not the call's.
 #[test]
 fn what_a_move_cleared_is_not_cleared_again() {
     let mut nr_mapped = 0;
@@ -231,7 +231,7 @@ fn note_the_shortage(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64, _: Shortag
     1
 }
 
-/// What reclaim is asked for when the first, the second, ... allocation of `call` fails.
+/// The frames that reclaim is asked for when the first, the second, ... allocation of `call` fails.
 fn shortages_of(prepare: &dyn Fn(&AddressSpace<'_, Plain>), call: &dyn Fn(&AddressSpace<'_, Plain>)) -> Vec<u64> {
     ASKED_FOR.take();
     let nr_given = 0..8;

@@ -56,7 +56,7 @@ fn end(vm: &Vm<Plain>, space: Space, nr_free: u64) {
     vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
 }
 
-/// What the CPU has counted in the line that it counts in now.
+/// The CPU's counts in the line that it uses now.
 fn own_faults(space: &Space, cpu: u16) -> u64 {
     space.rss_line(CpuId(cpu)).counts[Rss::MinorFaults as usize].get()
 }

@@ -92,7 +92,7 @@ impl<'a, M: Machine> Tree<'a, M> {
         self.root.tally.nr_vmas.get()
     }
 
-    /// What the version published last counts.
+    /// The counts of the version published last.
     pub fn tally(&self) -> Tally {
         self.root.tally.get()
     }

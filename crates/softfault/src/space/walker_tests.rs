@@ -42,7 +42,7 @@ fn a_miss_walks_once() {
 fn a_miss_with_a_fault_walks_once_more_than_the_fault() {
     with_walker(|walker| {
         let fault = |page: u64| _ = walker.space().handle_fault(AT + page * PAGE, Access::Write).unwrap();
-        // What the CPU has at hand is the same for both.
+        // The CPU's caches are the same for both.
         fault(1);
         let nr_of_fault = looks(walker, || fault(2));
         let nr = looks(walker, || _ = walker.translate(AT + 3 * PAGE, Access::Write).unwrap());

@@ -39,7 +39,7 @@ pub(crate) struct SlotData {
     frame: Word,
 }
 
-/// What is known of each slot.
+/// The state of each slot.
 pub(crate) struct SwapArea {
     slots: FrameArray<SlotData>,
     /// The first free slot + 1 in the low half, the number of changes above.
@@ -72,7 +72,7 @@ pub(crate) enum ReadEnd {
     InVain,
 }
 
-/// What remains of a state once nobody needs the frame, or the slot.
+/// The state that remains once nobody needs the frame, or the slot.
 fn without_unused(state: u64) -> u64 {
     if state & (WRITING | READERS) != 0 {
         state
@@ -184,7 +184,7 @@ impl SwapArea {
 
     /// Begins to read the page. `None` where no entry names the slot, too many read it, or it has an object's page
     /// that is not written: no entry of a table names that, and the machine reads no slot that it is writing.
-    /// What it finds may be another page than the caller saw an entry of: it has to look at that
+    /// It may find another page than the caller saw an entry of: it has to look at that
     /// again before it uses what was read. If the entry names the slot then, this is its page.
     pub(crate) fn begin_read(&self, slot: SwapSlot) -> Option<Source> {
         let is_somewhere = |state: u64| state & (FRAME | WRITTEN) != 0;

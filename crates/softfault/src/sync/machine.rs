@@ -56,7 +56,7 @@ pub fn fence() {
     core::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// Marks the owner of `slot` as inside: a plain store. What follows may be
+/// Marks the owner of `slot` as inside: a plain store. Later accesses may be
 /// executed before the store is visible; the machine's heavy barrier closes
 /// that gap from the other side.
 ///

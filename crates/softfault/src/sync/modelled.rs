@@ -89,7 +89,7 @@ pub fn end() {
         // and a program's bytes are not cells: what no cell has changed stays.
         // A load might give what a thread had written before the last change, which the
         // language allows it, for all that the threads were joined.
-        // SAFETY: I1: no thread is left that could write.
+        // SAFETY: I1: no other thread could write.
         let now = unsafe { cell.unsync_load() };
         if now != in_memory {
             // SAFETY: I1, as in `begin`.
@@ -239,7 +239,7 @@ pub fn zeroed(first: *const u8, bytes: usize) {
     // In the order of addresses: a model has to be the same every time.
     cells.sort_by_key(|(addr, _)| *addr);
     cells.iter().for_each(|(_, cell)| cell.store(0, Ordering::Relaxed));
-    // What lies in memory under them is zero, too, from now on.
+    // The memory under them is zero, too, from now on.
     REGISTRY.with(|r| {
         let mut r = r.borrow_mut();
         r.live.iter_mut().filter(|(a, _)| range.contains(a)).for_each(|(_, (_, in_memory))| *in_memory = 0);

@@ -145,7 +145,7 @@ pub fn streamed() {
     STREAMED.set(true);
 }
 
-/// What was streamed comes before all that follows.
+/// Orders streamed stores before all that follows.
 pub fn stream_done() {
     STREAMED.set(false);
 }

@@ -31,7 +31,7 @@ pub(crate) struct Removal {
     pub(crate) guards: Guards,
 }
 
-/// What a removal does with guards.
+/// A removal's treatment of guards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Guards {
     /// They stay (madvise).
@@ -47,7 +47,7 @@ impl Removal {
     }
 }
 
-/// What the first pass reports to the caller.
+/// The first pass's report to the caller.
 pub(crate) enum Met<'a, F: Format> {
     /// A huge mapping that extends beyond the range: to be split.
     Reaching(PmdSlot<'a, F>),

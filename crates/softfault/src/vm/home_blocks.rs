@@ -1,4 +1,4 @@
-//! Home blocks at the beginning: each CPU searches a share of its node's memory first. What becomes of them
+//! Home blocks at the beginning: each CPU searches a share of its node's memory first. The changes to them
 //! when memory comes or goes is in `frame/home_blocks.rs`.
 
 use super::refusal::nr_blocks_of;
@@ -113,7 +113,7 @@ impl Frames {
         if self.blocks.nr() <= FEW_BLOCKS || block_group.start >= block_group.end {
             return exactly(*block_group);
         }
-        // What is all free, or all in use, is told by a word.
+        // One word says whether all of it is free, or in use.
         let [first, last] = [block_group.start.0, block_group.end.0 - 1].map(|b| summary.block_group_of(BlockId(b)));
         let free_in = |of: u32| {
             let all = summary.blocks_of(of);

@@ -62,7 +62,7 @@ impl Layout {
             let start = u64::from(first.0).div_ceil(MEM_SECTION_FRAMES) as usize;
             start..((u64::from(first.0) + nr_meta - 1) / MEM_SECTION_FRAMES).max(start as u64) as usize
         };
-        // The more sections are left out, the less metadata there is to fill them.
+        // The more sections are deferred, the less metadata there is to fill them.
         let mut filled = filled_by(nr_most);
         loop {
             let nr_of = nr_of(filled.len());
@@ -104,7 +104,7 @@ impl Layout {
         FrameArray::over(machine, self.at(2), 0, self.lengths.cpus)
     }
 
-    /// Whether a section is left for later where memory is not zero: all of it is free, and others come first.
+    /// Whether a section is deferred where memory is not zero: all of it is free, and others come first.
     fn is_for_later(&self, ranges: &[FrameRange], section: usize, rank: usize) -> bool {
         let (first, end) = frames_of(section);
         let is_meta = u64::from(self.meta.first.0) < end && first < self.meta.end();
@@ -117,7 +117,7 @@ impl Layout {
         (0..self.nr_sections()).filter(move |section| has_memory(ranges, *section) && !self.filled.contains(section))
     }
 
-    /// Zeroes the metadata, but for that of sections that are left for later.
+    /// Zeroes the metadata, but for that of deferred sections.
     pub(super) fn zero_metadata<M: Machine>(&self, machine: &M) {
         let ranges = machine.frames();
         for (rank, section) in self.there(ranges).enumerate() {

@@ -49,7 +49,7 @@ fn sections_of_metadata_have_none() {
                 let (first, after) = frames_of(section);
                 assert!(start <= first && after < end, "{section}: {layout:?}");
             }
-            // But for its ends, and for what becomes less when sections are left out.
+            // But for its ends, and for the parts that shrink when sections are left out.
             let nr_whole = layout.meta.nr_frames / MEM_SECTION_FRAMES;
             assert!(layout.filled.len() as u64 + 2 >= nr_whole, "{layout:?}");
         }

@@ -1,6 +1,6 @@
 //! I2: the CPU of a call changes in each `relax` and `park`.
 //!
-//! One thread is the CPU. At each wait it becomes the next one. What belongs to one CPU
+//! One thread is the CPU. At each wait it becomes the next one. State of one CPU
 //! (its words, its lines of resident counts) may change only while the thread is that
 //! CPU: on a real machine another thread would be writing them with plain stores. The
 //! hook compares them with what they were at the last wait.
@@ -85,7 +85,7 @@ fn caches(vm: &Vm<Plain>, id: u16) -> [u64; 5] {
     cpu.frame_caches().map(|cache| cache.mask.get())
 }
 
-/// What the words were when the thread became another CPU for the last time.
+/// The words when the thread became another CPU for the last time.
 struct Watch {
     vm: &'static Vm<Plain>,
     space: &'static Space,
@@ -317,7 +317,7 @@ fn all_operations(thp: HugeKnobs) {
     }
     let nr_moves = bench.vm.machine.nr_relaxed.get();
     assert!(nr_moves > 1000, "the thread became another CPU {nr_moves} times");
-    // Tree nodes stay with the space, and the huge zero frame for good.
+    // Tree nodes stay with the space, and the huge zero frame for ever.
     let kept = before - bench.vm.vmstat().nr_free_pages;
     assert!(kept < 8, "{kept} frames were lost");
 }
@@ -349,7 +349,7 @@ fn a_search_far_away_ends_on_any_cpu() {
     let blocks: Vec<u64> = cpus.map(|cpu| cpu.block.get()).filter(|block| *block != 0).collect();
     let nr_reserved = bench.vm.frames.blocks.iter().filter(|block| block.owner() != 0).count();
     assert_eq!(blocks.len(), nr_reserved, "a block is reserved for a CPU that has another: {blocks:?}");
-    // Little is left, and it may be anywhere.
+    // Few frames are free, and they may be anywhere.
     bench.vm.age(0, 7);
     bench.step("a refusal", || assert!(bench.space.write(AT + 2 * HUGE, &[1; 2 << 20]).is_err()));
 }

@@ -122,7 +122,7 @@ pub(super) fn nr_cpus_of<M: Machine>(machine: &M) -> Result<usize, NewVmError> {
     Some(machine.nr_cpus()).filter(|nr| (1..=MAX_CPUS).contains(nr)).ok_or(NewVmError::BadCpus)
 }
 
-/// Checks the ranges, each by itself and with those before it, and gives the number of the
+/// Checks the ranges, each alone and with those before it, and gives the number of the
 /// frame after the last.
 pub(super) fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
     for (i, r) in ranges.iter().enumerate() {

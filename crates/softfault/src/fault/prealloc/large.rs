@@ -17,7 +17,7 @@ pub(crate) struct HugeParts {
     pub(crate) twin: Option<Pfn>,
 }
 
-/// What the fault may do in its next turn.
+/// The choices of the fault in its next turn.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
     #[default]
@@ -133,7 +133,7 @@ impl<M: Machine> Prealloc<'_, M> {
         match need {
             Need::Frame(_) | Need::Folio { .. } | Need::Place => Ok(()),
             Need::Batch { order, sub_page } => {
-                // What fits has changed since the last turn.
+                // Another size fits since the last turn.
                 self.give_back_batch();
                 self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
                 self.large.is_folio = false;

@@ -77,7 +77,7 @@ impl BlockData {
     }
 
     /// Of the frames `mask` of word `w`, those of generation `from` are of generation `to` from
-    /// now on. What is of another one by then stays as it is.
+    /// now on. An age of another generation stays as it is.
     pub(crate) fn merge_generation(&self, w: usize, mask: u64, from: Generation, to: Generation) {
         for (i, frames) in [(2 * w, mask & HALF), (2 * w + 1, mask >> 32)] {
             let mut moved = self.half_of(i, from) & frames;

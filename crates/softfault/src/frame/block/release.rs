@@ -48,7 +48,7 @@ impl Block<'_> {
         is_whole
     }
 
-    /// What else changes when frames come back; gives the kinds that may have changed.
+    /// Updates the rest of the state when frames come back, and returns the kinds that may have changed.
     #[inline(always)]
     fn end_traces(&self, state: u64, content: Content) -> u32 {
         let mut kinds = 0;

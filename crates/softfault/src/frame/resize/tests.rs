@@ -40,7 +40,7 @@ fn check(vm: &Vm<Plain>) {
     assert_eq!(vm.frames.wrong_section(), None);
 }
 
-/// What must not change when a call is refused.
+/// The state that a refused call must not change.
 fn state(vm: &Vm<Plain>) -> [u64; 3] {
     check(vm);
     let stat = vm.vmstat();

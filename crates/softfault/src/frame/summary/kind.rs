@@ -1,4 +1,4 @@
-//! What blocks are looked up for.
+//! The kinds of free frames that blocks are searched for.
 
 use crate::addr::Order;
 

@@ -16,7 +16,7 @@ pub(super) fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
     if fewest == 1 || fewest > 64 {
         return [share / fewest, 64];
     }
-    // What does not divide would be in the wrong share: a CPU's would be too small for it, and
+    // A remainder would be in the wrong share: a CPU's would be too small for it, and
     // it would end in another's.
     let nr_block_groups =
         (fewest..=64.min(2 * fewest)).min_by_key(|nr_block_groups| share % nr_block_groups).unwrap_or(fewest);

@@ -1,4 +1,4 @@
-//! What is used up while nobody would react is counted again once somebody would.
+//! Frames that were used up while nobody would react are counted again once somebody would.
 
 use super::tests::{claim_all, noted, tunables};
 use super::{BLOCK_GROUPS_PER_RECOUNT, BLOCK_GROUPS_PER_SAMPLE};
@@ -34,7 +34,7 @@ fn seen_at(vm: &Vm<Plain>) -> u64 {
     vm.nr_free_pages()
 }
 
-/// What was used up before anybody would have reacted is counted as soon as somebody would.
+/// Frames that were used up before anybody would have reacted are counted as soon as somebody would.
 #[test]
 fn a_shortage_is_seen_though_the_knob_is_set_late() {
     let marks = vm_of(32, 256 * BLOCK_FRAMES, tunables()).unwrap().watermarks();
@@ -103,7 +103,7 @@ fn a_shortage_that_is_over_is_not_seen() {
     assert_eq!(after.get(), 1, "the CPU that looked before the end looks again");
 }
 
-/// What a CPU knew when most of memory was free may be long ago.
+/// A count that a CPU made when most of memory was free may be old.
 #[test]
 fn each_cpu_looks_at_its_first_block_after_a_round() {
     let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();

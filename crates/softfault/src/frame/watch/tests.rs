@@ -1,4 +1,4 @@
-//! What is seen of free memory is within its bound, and reclaim begins and ends where the
+//! The count of free memory is within its bound, and reclaim begins and ends where the
 //! watermarks say.
 
 use super::BLOCK_GROUPS_PER_SAMPLE;
@@ -80,7 +80,7 @@ pub(super) fn noted(vm: &Vm<Plain>) -> u64 {
     vm.frames.watch.nr_used.get()
 }
 
-/// What a CPU takes is seen at its next look, wherever its blocks are: no round of looks has
+/// Frames that a CPU takes are counted at its next look, wherever its blocks are: no round of looks has
 /// to pass.
 #[test]
 fn a_look_takes_the_block_groups_that_the_cpu_was_in() {
@@ -103,7 +103,7 @@ fn a_look_takes_the_block_groups_that_the_cpu_was_in() {
     be(0);
 }
 
-/// What others gave back is seen though nobody begins a block there.
+/// Frames that others gave back are counted though nobody begins a block there.
 #[test]
 fn looks_take_block_groups_at_random() {
     let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();

@@ -1,4 +1,4 @@
-//! What is picked from figures that machines have given; plans in words.
+//! The choice from figures of real machines; plans in words.
 
 use super::{BATCHES, BatchPlan, BatchPlans, ZeroCost, Zeroing, class_of};
 use std::vec::Vec;

@@ -169,7 +169,7 @@ impl<M: Machine> Vm<M> {
 
     /// Makes an object whose pages, of 2^`order` base pages each, come from a pool: a file of hugetlbfs. A mapping of it
     /// reserves all pages that are missing in its range, unless it has `MAP_NORESERVE`; so its faults are not refused.
-    /// What is [discarded](SharedObject::discard), or lies behind a smaller size, loses page and reservation.
+    /// Pages that are [discarded](SharedObject::discard), or lie behind a smaller size, lose page and reservation.
     /// Only whole pages are removed; of others the part is zeroed.
     ///
     /// Pages of a pool do not move, and are not swapped out. Mappings of them are shared.

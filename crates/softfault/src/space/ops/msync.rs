@@ -28,7 +28,7 @@ op_error! {
     }
 }
 
-/// What a VMA has of the range, and the pages of its file, if it is a shared mapping of one.
+/// The part of the range in a VMA, and the pages of its file, if it is a shared mapping of one.
 struct Part<'vm, M: Machine> {
     vma: Vma,
     pages: Option<(KeptObject<'vm, M>, ObjectPages)>,
@@ -40,7 +40,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MsyncError`]. What lies before a locked mapping or a failed write was written.
+    /// [`MsyncError`]. Pages before a locked mapping or a failed write were written.
     ///
     /// Source: msync(2).
     pub fn msync(&self, addr: u64, len: u64, flags: MsyncFlags) -> Result<(), MsyncError> {

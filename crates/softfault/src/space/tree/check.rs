@@ -52,7 +52,7 @@ impl fmt::Display for TreeFault {
     }
 }
 
-/// What was counted on the way through a version.
+/// The counts of a walk through a version.
 #[derive(Default)]
 struct Census {
     nr_nodes: u64,
@@ -61,7 +61,7 @@ struct Census {
     not_live: Option<NodeId>,
 }
 
-/// What comes after the nodes of a list.
+/// The end of the nodes of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Nothing.

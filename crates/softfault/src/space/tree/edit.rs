@@ -123,7 +123,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         }
     }
 
-    /// What the parent of the node says of it.
+    /// The parent's record of the node.
     fn branch(&self, child: NodeId) -> Branch {
         let span = match self.tree.node(child) {
             NodeRef::Leaf(leaf) => leaf.span(),
@@ -209,7 +209,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         inner.put(i, &self.branch(left));
     }
 
-    /// Drops a useless root: an inner node with one child, or an empty leaf. What is below has as
+    /// Drops a useless root: an inner node with one child, or an empty leaf. The child has as
     /// many entries as it needs.
     fn shrink(&mut self) {
         let below = match self.tree.node(self.root) {

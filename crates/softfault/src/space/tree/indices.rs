@@ -8,7 +8,7 @@ use crate::space::vma::Vma;
 /// ```text
 /// lowest index 19..64 | exponent 13..19 | mantissa 0..13
 /// ```
-/// 0 is the empty interval. What does not fit is [`ALL`](Indices::ALL): an
+/// 0 is the empty interval. An interval that does not fit is [`ALL`](Indices::ALL): an
 /// interval that is too large costs time only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Indices(pub(super) u64);

@@ -42,7 +42,7 @@ pub(super) const HEIGHT_MAX: u8 = 9;
 pub struct TreeRoot {
     /// The root node of the version published last, 0 for none.
     pub(super) root: Word,
-    /// What that version counts.
+    /// The counts of that version.
     pub(super) tally: TallyWords,
     /// The number of the transaction begun last.
     pub(super) txn_serial: Word,
@@ -50,7 +50,7 @@ pub struct TreeRoot {
     pub(super) pool: PoolHead,
 }
 
-/// What a version counts; see `Tally`.
+/// The counts of a version; see `Tally`.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub(super) struct TallyWords {

@@ -202,7 +202,7 @@ pub(super) fn give<M: Machine>(tree: Tree<'_, M>, id: NodeId) {
     push(tree, &Chain { first: id, last: id, nr_nodes: 1 });
 }
 
-/// A node for the transaction `serial`, empty; [`reserve`] has seen to it that
+/// A node for the transaction `serial`, empty; [`reserve`] has made sure that
 /// there is one.
 pub(super) fn alloc<M: Machine>(tree: Tree<'_, M>, serial: u64, level: u8) -> NodeId {
     let pool = &tree.root.pool;
@@ -229,7 +229,7 @@ pub(super) fn alloc<M: Machine>(tree: Tree<'_, M>, serial: u64, level: u8) -> No
     }
 }
 
-/// Makes sure that `nr_nodes` are free. What was added stays if it fails.
+/// Makes sure that `nr_nodes` are free. Nodes that were added stay if it fails.
 pub(super) fn reserve<M: Machine>(tree: Tree<'_, M>, nr_nodes: u64, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
     let pool = &tree.root.pool;
     while pool.nr_free.load(Ordering::Acquire) < nr_nodes {

@@ -47,7 +47,7 @@ impl Tally {
 }
 
 impl TreeRoot {
-    /// What the version published last counts. Asked without a lock, each word by itself.
+    /// The counts of the version published last. Read without a lock, one word after the other.
     pub(crate) fn tally(&self) -> Tally {
         self.tally.get()
     }

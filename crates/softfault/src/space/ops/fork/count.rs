@@ -23,7 +23,7 @@ use crate::table::take::{self, Next, Part};
 use core::ops::ControlFlow;
 
 /// Largest number of pages in VMAs that are not copied for which the sum is used all the same: tables
-/// for them are set aside in vain.
+/// for them are set aside without use.
 const FEW_PAGES: u64 = 1 << 12;
 /// Largest number of CPUs for which the parent's counts are summed: each CPU has one, and the cost of
 /// a call must not grow with the number of CPUs.
@@ -34,7 +34,7 @@ const FEW_CPUS: usize = 32;
 pub(super) enum Count {
     /// Tables that the parent has, whatever is in them.
     Tables,
-    /// What will be needed if nothing changes.
+    /// The frames that are needed if nothing changes.
     Exactly,
 }
 

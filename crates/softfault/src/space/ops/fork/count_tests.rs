@@ -154,7 +154,7 @@ fn a_fork_costs_no_more_for_more_cpus() {
     }
 }
 
-/// What comes after the reserve may wait for frames, and so begins with the end of it (I28).
+/// The steps after the reserve may wait for frames, and so begins with the end of it (I28).
 #[test]
 fn a_count_that_is_too_low_makes_nobody_wait() {
     for nr_free in 0..24 {

@@ -1,4 +1,4 @@
-//! What a child gets of each mapping.
+//! The part of each mapping that a child gets.
 
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 

@@ -85,7 +85,7 @@ fn an_edit_happens_whole_or_not_at_all() {
     }
 }
 
-/// What was free before stays, in whichever order nodes were given back since.
+/// Nodes that were free before stay, in whichever order nodes were given back since.
 #[test]
 fn a_pool_shrinks_to_its_mark() {
     for (nr_vmas, nr_more) in [(0, 3), (50, 30), (50, 400), (1_000, 90)] {

@@ -60,7 +60,7 @@ fn write<'a>(tree: Tree<'a, Arena>, nr_txns: u64, mut retire: impl FnMut(Retired
             while let Some(old) = overlapping(&map, range) {
                 txn.remove(old.range.start, &mut arena.source()).unwrap();
                 map.remove(&old.range.start.0);
-                // What is always mapped gets a VMA of one page back.
+                // A page that is always mapped gets its VMA back.
                 for page in (0..NR_PAGES).step_by(100).filter(|p| old.range.contains(Vpn(*p))) {
                     if !range.contains(Vpn(page)) {
                         let new = vma(page, page + 1, step % 16);
@@ -184,7 +184,7 @@ fn readers_outside_sections_come_to_no_harm() {
     assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }
 
-/// What was retired may come back from another thread while the writer takes.
+/// Retired nodes may come back from another thread while the writer takes nodes.
 #[test]
 fn nodes_come_back_without_the_lock() {
     let (arena, root) = ground(4_000);
