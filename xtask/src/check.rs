@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The tests that boot the reference kernel; cargo's arguments.
 pub const KERNEL_TEST: &str = "test -p softfault-lab --test kernel_programs";
 
-/// What may be typed after `cargo xtask check`.
+/// The options of `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Leave out what takes minutes: model checking, mutants and the README's commands
@@ -73,7 +73,7 @@ impl Tally {
     }
 }
 
-/// Runs the gate. What it prints last is the count, whatever happens.
+/// Runs the gate. Its last line is the count, whatever happens.
 pub fn run(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
     let mut lines = Vec::new();
@@ -134,7 +134,7 @@ fn documentation() -> Result<(), String> {
 }
 
 /// Both build one crate after the other most of the time, in different target folders: together they keep two
-/// CPUs busy. What the mutants print comes last.
+/// CPUs busy. The mutants' output comes last.
 fn readme_and_mutants() -> Result<(), String> {
     std::thread::scope(|scope| {
         let mutants = scope.spawn(|| shell::captured(&mutants::sample_line(SAMPLE_SECONDS)?));

@@ -12,7 +12,7 @@ use recipes::{CLIENTS, Client};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What may be typed after `cargo xtask clients`.
+/// The options of `cargo xtask clients`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Only these (all of them otherwise): pft, will-it-scale, vm-scalability, ltp, stress-ng

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What may be typed after `cargo xtask mutants`.
+/// The options of `cargo xtask mutants`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Only mutants whose names contain one of these
@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     if bad.is_empty() { Ok(()) } else { Err(format!("mutants: not killed: {}", bad.join(", "))) }
 }
 
-/// One run: the places to work in and the time that is left.
+/// One run: the places to work in and the remaining time.
 struct Campaign {
     places: Vec<Place>,
     budget: Budget,
@@ -230,7 +230,7 @@ impl Mutant {
             n => Err(format!("{}: `from` should stand once in {}, and stands {n} times", self.name, self.file)),
         }
     }
-    /// What follows `cargo test`.
+    /// The arguments after `cargo test`.
     fn arguments(&self) -> Result<Vec<&str>, String> {
         let words: Vec<&str> = self.test.split_whitespace().collect();
         match words.strip_prefix(&["cargo", "test"]) {

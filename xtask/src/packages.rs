@@ -15,10 +15,10 @@ const NEEDED: [(&str, &str); 5] = [
     ("bash-static", "bash-static"),
 ];
 
-/// What `softfault compare` fetches a package of when its tests run.
+/// The package that `softfault compare` fetches when its tests run.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// Sees to it that all of them are there, and that apt can tell where to fetch
+/// Makes sure that all of them are there, and that apt can tell where to fetch
 /// the Linux that the reference kernel is compared with.
 pub fn ensure() -> Result<(), String> {
     ensure_programs()?;

@@ -4,11 +4,11 @@
 use crate::shell;
 use std::path::Path;
 
-/// What a fresh clone takes for one run, `target` and the files of the tests, in bytes.
+/// The disk space of a fresh clone and one run, `target` and the files of the tests, in bytes.
 const NEEDED: u64 = 4 << 30;
 const TARGETS: [&str; 3] = ["target", "crates/kernel/target", "crates/lab/probe/target"];
 
-/// Sees to it that a run fits, counting what earlier runs have built.
+/// Makes sure that a run fits, counting what earlier runs have built.
 pub fn ensure() -> Result<(), String> {
     let top = shell::top();
     let disk = rustix::fs::statvfs(&top).map_err(|error| format!("the free space of this disk: {error}"))?;

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Binaries that are built together.
 pub struct Suite {
-    /// What `cargo test` builds.
+    /// The output of `cargo test`'s build.
     packages: &'static str,
     /// Binaries that take longest, longest first. They start first, so that the last one to end is a short one. A
     /// name that no longer exists does no harm.
@@ -90,7 +90,7 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
 }
 
-/// Runs binaries until none is left.
+/// Runs binaries until all have run.
 fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, ended: &Sender<Ended<'a>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();

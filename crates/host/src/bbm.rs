@@ -23,7 +23,7 @@ impl Violations {
     /// which `filler` has just walked to.
     pub(crate) fn check(&self, cpus: &[CpuState], filler: &CpuState, space_id: u64, found: &Translation) {
         for (i, cpu) in cpus.iter().enumerate() {
-            // What waiting requests name is dead already: the CPU serves them before
+            // The pages that waiting requests name are gone already: the CPU serves them before
             // it looks at its TLB. The requests are held while the TLB is looked at,
             // so that none is served in between.
             let posts = cpu.mailbox.waiting();

@@ -165,7 +165,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
 
     fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
         let Some(subscriber) = self.subscriber.get() else { return false };
-        // The core is left in the middle of an operation, so no panic goes through it.
+        // The core is in the middle of an operation, so no panic goes through it.
         let told = catch_unwind(AssertUnwindSafe(|| as_callback(|| subscriber(space, notice))));
         told.unwrap_or_else(|panic| {
             // The end of what it panicked with could panic, too.

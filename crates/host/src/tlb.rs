@@ -214,7 +214,7 @@ impl Tlb {
         }
     }
 
-    /// What is cached of the space, as seen by anybody at some moment.
+    /// The cached translations of the space, as another CPU sees them at some moment.
     pub(crate) fn live(&self, space_id: u64) -> impl Iterator<Item = Translation> + '_ {
         self.entries.iter().flatten().filter_map(move |entry| {
             let version = entry.version.load(Acquire);

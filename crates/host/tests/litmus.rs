@@ -11,7 +11,7 @@
 //! ```
 //! Never may the faulter miss what is gone while the remover misses the faulter.
 //! No model can say whether a real `membarrier(2)` does what is asked of it.
-//! `src/barrier/tests.rs` has the same for each kind of barrier by itself.
+//! `src/barrier/tests.rs` has the same for each kind of barrier alone.
 #![deny(unsafe_code)]
 
 use rustix::thread::{CpuSet as HostCpus, sched_getaffinity, sched_setaffinity};

@@ -69,7 +69,7 @@ fn a_cpu_is_in_one_space_at_a_time_and_forgets_it_when_it_leaves() {
         let other = if value == 1 { &b } else { &a };
         assert_eq!(cpu.enter(other).err(), Some(BindError::Elsewhere));
     }
-    // What the CPU learnt of the page is gone with its stay: a walk is needed.
+    // The CPU has lost its translation of the page: a walk is needed.
     let walks = || vm.machine().stats(CpuId(0)).unwrap().walks;
     let before = walks();
     assert_eq!(cpu.enter(&a).unwrap().read_u64(AT), Ok(1));

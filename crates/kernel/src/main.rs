@@ -7,7 +7,7 @@
 //! personality, which `cargo xtask lint` checks. The kernel writes no table entry of a
 //! program's and keeps no list of mappings.
 //!
-//! What its `unsafe` rests on:
+//! Its `unsafe` relies on:
 //! - **K1** all physical memory below 512 GiB, devices included, is mapped at
 //!   [`phys::DIRECT_MAP`](port::arch::phys::DIRECT_MAP), in every root table, from before the first Rust code
 //!   for ever; a frame that the subsystem was given is touched by nobody else.

@@ -128,7 +128,7 @@ fn a_store_against_an_eviction() {
     }
 }
 
-/// What is discarded while the embedder has it does not come back, whoever is first.
+/// A page that is discarded while the embedder has it does not come back, no matter which of the two is first.
 #[test]
 fn an_eviction_against_a_discard() {
     let_parks_block();

@@ -116,7 +116,7 @@ fn a_fault_against_the_end_of_its_read() {
 }
 
 /// Between a look at the word of a page in transit and the mark of a sleeper, the page is taken out, its read ends, and its
-/// frame becomes another page's, whose read never ends. Whoever has looked does not sleep for that one. `zero` takes
+/// frame becomes another page's, whose read never ends. A CPU that has looked does not sleep for that one. `zero` takes
 /// the page out: `discard` would wait for the section.
 #[test]
 fn a_sleeper_whose_frame_is_another_reads() {
@@ -144,7 +144,7 @@ fn a_sleeper_whose_frame_is_another_reads() {
     assert!(NR_REUSED.load(Relaxed) > 0, "no frame was another page's");
 }
 
-/// A read that ends by itself while the file changes, and pages are taken out. Of these no old byte is left, at `at`
+/// A read that ends in the call while the file changes, and pages are taken out. Of these no old byte is there, at `at`
 /// nor behind.
 fn read_against(order: u8, page: u64, at: u64, remove: impl Fn(&Object) + Sync + Send + Copy + 'static) {
     let_parks_block();
@@ -182,7 +182,7 @@ fn a_read_against_zeroes() {
     read_against(1, 1, PAGE + 5, |object| object.zero(PAGE + 5..PAGE + 6).unwrap());
 }
 
-/// It never ends, and whoever wants its page has the new one.
+/// It never ends, and a CPU that wants its page has the new one.
 #[test]
 fn a_read_that_never_ends_against_a_discard() {
     let_parks_block();
@@ -215,7 +215,7 @@ fn a_handle_against_a_smaller_size() {
     });
 }
 
-/// Whoever reads while a page goes to the swap area, which no page of a file does, and is zeroed in part finds the other part.
+/// A read finds the other part of a page that is zeroed in part while it would go to the swap area, which no page of a file does.
 #[test]
 fn a_dirty_page_that_goes_out_against_zeroes() {
     let_parks_block();
@@ -234,7 +234,7 @@ fn a_dirty_page_that_goes_out_against_zeroes() {
     });
 }
 
-/// The last mapping goes, the handle has gone before: whoever reads has the object still. `stays`: the read ends after
+/// The last mapping goes, the handle has gone before: a CPU that reads has the object still. `stays`: the read ends after
 /// that.
 #[test]
 fn a_read_against_the_end_of_the_object() {
@@ -264,7 +264,7 @@ fn a_read_against_the_end_of_the_object() {
     }
 }
 
-/// Whose read fails late is told; who comes later reads by himself.
+/// A CPU whose read fails late is told; one that comes later reads again.
 #[test]
 fn a_late_failure_against_another_fault() {
     let_parks_block();
@@ -310,14 +310,14 @@ fn a_drop_against_a_fault() {
     drop_against(1, |space, _| assert_eq!(byte_at(space, 1), 1), [1, 1]);
 }
 
-/// What was stored stays, through an entry or by the handle.
+/// A store stays, through an entry or by the handle.
 #[test]
 fn a_drop_against_a_store() {
     drop_against(1, |space, _| space.write((AT + 1) * PAGE, &[9]).unwrap(), [1, 9]);
     drop_against(0, |_, object| object.write(0, &[9]).unwrap(), [9, 1]);
 }
 
-/// What is taken out has the new bytes afterwards.
+/// A page that is taken out has the new bytes afterwards.
 #[test]
 fn a_drop_against_a_discard() {
     let discard = |_: &Space, object: &Object| {
@@ -349,7 +349,7 @@ fn a_drop_against_a_pin() {
     });
 }
 
-/// Whoever comes first: a page that is locked is there at the end.
+/// In either order: a page that is locked is there at the end.
 #[test]
 fn a_drop_against_a_lock() {
     let_parks_block();

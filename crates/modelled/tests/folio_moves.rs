@@ -81,7 +81,7 @@ fn a_move_against_a_write_by_the_handle() {
     move_against(2, write, [7, 9]);
 }
 
-/// One of the two has marked the first word first. What stays has the bytes that it had.
+/// One of the two marks the first word first. Pages that stay have the bytes that they had.
 #[test]
 fn a_move_against_a_cut() {
     for goes in [0, 1] {

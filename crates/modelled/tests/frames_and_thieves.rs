@@ -54,7 +54,7 @@ fn f10_a_thief_against_a_refill_with_its_loot() {
         (0..3).for_each(|page| w.touch(page));
         w.vm.age(0, 1);
         w.space.madvise(0, 3 * 4096, Advice::DontNeed).unwrap();
-        // The copy takes one of three frames; two are left among those that need no zeroes.
+        // The copy takes one of three frames; two remain among those that need no zeroes.
         w.touch(7);
         assert_eq!(w.vm.vmstat().nr_free_pages, 2);
         run(vec![Box::new(move || _ = touch(w, 0)), Box::new(move || _ = touch(w, 1))]);

@@ -151,7 +151,7 @@ fn t8_pin_against_collapse() {
     });
 }
 
-/// I23. What is written through a pin stays, though the pin goes while the page is
+/// I23. A store through a pin stays, though the pin goes while the page is
 /// found to be zero and split.
 #[test]
 fn a_write_through_a_pin_against_the_underused_split() {
@@ -174,7 +174,7 @@ fn a_write_through_a_pin_against_the_underused_split() {
     });
 }
 
-/// What mlock(2) has found present stays present, though memory is short and most of
+/// A page that mlock(2) has found present stays present, though memory is short and most of
 /// it is zero.
 #[test]
 fn mlock_against_the_underused_split() {

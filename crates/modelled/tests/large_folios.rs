@@ -263,7 +263,7 @@ fn fails(w: World, pfn: Pfn) {
     _ = w.vm.poison_frame(pfn);
 }
 
-/// What has no entry yet gets one, of the folio or of the part that stays.
+/// A page without an entry gets one, of the folio or of the part that stays.
 #[test]
 fn a_split_against_a_fault() {
     split_against(1, goes_out, |w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9, 8]);
@@ -275,7 +275,7 @@ fn a_split_against_a_cut() {
     split_against(0, goes_out, |_, object| object.discard(2..LARGE), [7, 8]);
 }
 
-/// What is left, and what comes in its place, are what the remover passes over or takes.
+/// The remover takes or passes over the remaining pages and those that come in place of others.
 #[test]
 fn a_failure_against_a_cut() {
     split_against(0, fails, |_, object| object.discard(1..LARGE), [7, 0]);

@@ -129,7 +129,7 @@ fn move_against_fork() {
 }
 
 /// While the sharer forks it holds the lock bit of its entry, which the walk passes
-/// over. What the walk found is then less than the frame's count.
+/// over. The walk has then found fewer entries than the frame's count.
 #[test]
 fn move_against_a_fork_of_the_sharer() {
     explore(1, || {

@@ -60,7 +60,7 @@ fn a_move_that_keeps_its_source_against_a_fault() {
     moves_against_a_fault(MOVE_AND_KEEP, 1);
 }
 
-/// No frame is left for the target's table: the old tree comes back, and nobody is
+/// No frame is free for the target's table: the old tree comes back, and nobody is
 /// told that the mapping had gone.
 #[test]
 fn a_refused_move_against_a_fault() {
@@ -95,7 +95,7 @@ fn a_refused_move_against_a_fault() {
 
 #[test]
 fn beside_a_pager() {
-    // No frame is left to bring a page back in `a_refused_move_against_a_fault`.
+    // No frame is free to bring a page back in `a_refused_move_against_a_fault`.
     let models = models![a_move_against_a_fault, a_move_that_keeps_its_source_against_a_fault];
     pager::beside_a_pager(Pager::SwapsOut, models);
 }

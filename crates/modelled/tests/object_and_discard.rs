@@ -41,7 +41,7 @@ fn a_fault_against_a_discard() {
     });
 }
 
-/// The page is there, or the fault has a frame in hand to put it in.
+/// The page is there, or the fault has a frame for it.
 #[test]
 fn a_fault_against_a_smaller_size() {
     for is_there in [true, false] {
@@ -91,7 +91,7 @@ fn a_read_against_a_discard() {
     });
 }
 
-/// The same, and whoever has the frame next writes to it.
+/// The same, and the next owner of the frame writes to it.
 #[test]
 fn a_read_against_a_discard_and_a_first_touch() {
     explore(2, || {

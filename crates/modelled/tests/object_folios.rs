@@ -111,7 +111,7 @@ fn a_pin_against_a_cut() {
     });
 }
 
-/// The last pin, or whoever discards, gives all frames back, once.
+/// The last pin, or the discard, gives all frames back, once.
 #[test]
 fn a_last_pin_against_a_discard() {
     explore(2, || {

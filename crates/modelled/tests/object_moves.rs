@@ -238,7 +238,7 @@ fn a_move_of_a_new_page_against_a_discard() {
     });
 }
 
-/// The memory of the page fails. Whoever reaches it is told, or has it before.
+/// The memory of the page fails. A CPU that reaches it is told, or has it before.
 fn poison_against(other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static) {
     explore(2, move || {
         let (w, object, pfn) = world();

@@ -137,7 +137,7 @@ fn out_against_a_pin() {
     });
 }
 
-/// Whoever comes first: a page that is locked is there at the end.
+/// In either order: a page that is locked is there at the end.
 #[test]
 fn out_against_mlock() {
     let_others_run_in_shootdowns_of(1);
@@ -167,7 +167,7 @@ fn out_against_out() {
     going_out(false, 1, |w, _| _ = w.space.translate_at_rest(AT).map(|there| w.vm.swap_out_frame(there.pfn)), [7, 7]);
 }
 
-/// What is taken out while it is written does not come back, and frame and slot do.
+/// A page that is taken out while it is written does not come back, and frame and slot are freed.
 #[test]
 fn out_against_a_discard() {
     for writes_fail in [false, true] {
@@ -238,7 +238,7 @@ fn a_read_that_fails_against_a_fault() {
     });
 }
 
-/// What was taken out while it is read does not come back.
+/// A page that is taken out while it is read does not come back.
 #[test]
 fn in_against_a_discard() {
     swapped_out(

@@ -1,4 +1,4 @@
-//! I54: private copies of an object's pages, against whoever takes the source page out of the object,
+//! I54: private copies of an object's pages, against an operation that takes the source page out of the object,
 //! moves it or swaps it out, and against a smaller size, which drops copies.
 //!
 //! Ways to fail: a copy is made of a frame that has become another page's; a copy stays beyond the end, or

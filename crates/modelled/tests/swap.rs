@@ -123,7 +123,7 @@ fn a_fault_against_munmap() {
     );
 }
 
-/// What a program has discarded does not come back.
+/// A page that a program has discarded does not come back.
 #[test]
 fn a_fault_against_a_discard() {
     swapped_out(

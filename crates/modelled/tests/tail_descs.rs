@@ -22,7 +22,7 @@ fn world() -> (World, &'static Object) {
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(512 * 4096, orders).unwrap()));
     object.write(0, &[1; 8]).unwrap();
     assert_eq!(object.nr_resident_pages(), 512);
-    // What a pager takes.
+    // Frames that a pager takes.
     w.touch(0);
     (w, object)
 }

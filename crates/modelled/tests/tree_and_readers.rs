@@ -1,4 +1,4 @@
-//! F6: a fault looks a VMA up while the tree changes around it. What it finds has
+//! F6: a fault looks a VMA up while the tree changes around it. The version that it finds has
 //! to be of one version: an end of one and rights of another are a mapping that
 //! never was.
 

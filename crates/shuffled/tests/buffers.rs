@@ -1,5 +1,5 @@
-//! The store buffers themselves: what they let a CPU see, and what they must not.
-//! Without these a model that finds nothing would prove nothing.
+//! Tests the store buffers: a CPU sees the stale values that x86 allows, and no others.
+//! Without these tests a model that finds nothing would prove nothing.
 
 use common::{run, shuffled};
 use softfault_shuffled::sync::{self, Ordering, Word};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 type Pair = Arc<[Word; 2]>;
 
-/// Runs two CPUs on two words that begin as 0, and counts the schedules in which
-/// `is_seen` says yes to what they give.
+/// Runs two CPUs on two words that begin as 0, and counts the schedules whose results
+/// `is_seen` accepts.
 fn count(first: fn(&Pair) -> u64, second: fn(&Pair) -> u64, is_seen: fn(u64, u64) -> bool) -> usize {
     let nr_seen = Arc::new(AtomicUsize::new(0));
     let counter = nr_seen.clone();
@@ -60,7 +60,7 @@ fn fences_order_both() {
     assert_eq!(count(first, second, both_missed), 0);
 }
 
-/// What a section does that a grace period has to see.
+/// The section's accesses, which a grace period has to see.
 fn section(w: &Pair) -> u64 {
     sync::enter(&w[0], 1);
     w[1].load(Ordering::Acquire)

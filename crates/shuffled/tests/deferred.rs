@@ -1,5 +1,5 @@
 //! Sections that are laid out late, where memory is not zero: by CPUs that find no frame, by an idle one, and while
-//! memory is counted, another section comes and goes, and somebody tries to remove what is not memory yet.
+//! memory is counted, another section comes and goes, and a CPU tries to remove a section that is not memory yet.
 //!
 //! Ways to fail: a section is laid out twice, or with the metadata of another; an allocation is refused though a section
 //! is still to come; a frame of it is given out before it is laid out, or counted twice; the holes lead past one of
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NR_SCHEDULES: usize = 8;
 const SECTION_FRAMES: u64 = 32_768;
-/// Sections at the beginning are 16. Of the other three some hold metadata.
+/// The machine begins with 16 sections. Of the other three some hold metadata.
 const NR_SECTIONS: u64 = 19;
 const BASE: u64 = 0x4000_0000;
 const NR_PAGES: u64 = 8;
@@ -28,17 +28,17 @@ static NR_REFUSED: AtomicU64 = AtomicU64::new(0);
 static NR_GONE: AtomicU64 = AtomicU64::new(0);
 static NR_IN_USE: AtomicU64 = AtomicU64::new(0);
 
-/// Those that come late, and one of which all frames are in use: they stay.
+/// The sections that come late, and one whose frames are all in use: they stay.
 const LATE: FrameRange =
     FrameRange { first: Pfn((SECTION_FRAMES * (NR_SECTIONS - 3)) as u32), nr_frames: 3 * SECTION_FRAMES };
 
-/// One that is added and removed. Below it is a hole.
+/// The section that is added and removed. Below it is a hole.
 const ADDED: FrameRange =
     FrameRange { first: Pfn((SECTION_FRAMES * (NR_SECTIONS + 1)) as u32), nr_frames: SECTION_FRAMES };
-/// More than the frames in caches, of which some may be counted twice while they are stolen.
+/// A bound above the number of frames in caches, some of which may be counted twice while they are stolen.
 const NR_IN_CACHES: u64 = 1024;
 
-/// No page is refused: there is a section for them.
+/// Touches pages. None is refused: there is a section for them.
 fn touch(space: &Space, first: u64) {
     for page in first..first + NR_PAGES {
         let at = BASE + page * 4096;
@@ -49,7 +49,8 @@ fn touch(space: &Space, first: u64) {
     }
 }
 
-/// Nobody frees what is in use, so that there are never more free frames than at first and in what is added.
+/// Counts memory and tries to remove a section. Used frames are not freed, so there are never more free frames than at first and in the added
+/// section.
 fn remove_and_count(vm: &'static Vm<Machine>, nr_most: u64, is_added: &AtomicU64) {
     for _ in 0..3 {
         let nr_free = vm.vmstat().nr_free_pages;
@@ -65,7 +66,7 @@ fn remove_and_count(vm: &'static Vm<Machine>, nr_most: u64, is_added: &AtomicU64
     }
 }
 
-/// Passes over blocks find the section, or the holes before it.
+/// Adds and removes a section. Passes over blocks find it, or the holes before it.
 fn come_and_go(vm: &'static Vm<Machine>, is_added: &AtomicU64) {
     for _ in 0..2 {
         is_added.store(1, Ordering::Relaxed);
@@ -114,7 +115,7 @@ fn schedule() {
     vm.empty_caches();
     assert!(matches!(vm.remove_memory(ADDED), Ok(()) | Err(RemoveMemoryRefusal::NotThere)), "all of it is free");
     vm.check_summaries_at_rest().unwrap();
-    // What was taken stays so, but for a few frames that the space had before, and the metadata of what was added.
+    // Taken frames stay taken, but for a few that the space had before, and the metadata of the added section.
     let nr_free = vm.vmstat().nr_free_pages;
     let nr_metadata = 33 * SECTION_FRAMES / 4096;
     assert!(nr_free + nr_metadata + 8 >= nr_later, "frames of sections that came late are lost");

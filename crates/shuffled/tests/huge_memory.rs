@@ -79,7 +79,7 @@ fn stores_against(is_there: bool, op: impl Fn(World) + Sync + Send + Copy + 'sta
     });
 }
 
-/// The edge of a VMA comes into the stretch while faults put a huge page there.
+/// A call puts the edge of a VMA into the range while faults put a huge page there.
 #[test]
 fn faults_against_an_edge() {
     // MADV_RANDOM for one page.
@@ -91,7 +91,7 @@ fn stores_against_a_split() {
     stores_against(true, |w| w.space.madvise(4096, 4096, Advice::Random).unwrap());
 }
 
-/// The small pages become a huge one again.
+/// Collapses the small pages into a huge one again.
 #[test]
 fn stores_against_a_collapse() {
     let nr_collapsed: &'static AtomicU64 = Box::leak(Box::default());
@@ -109,8 +109,8 @@ fn stores_against_a_collapse() {
     assert!(nr_collapsed.load(SeqCst) > 0, "every collapse was refused");
 }
 
-/// Memory is short: huge pages that are mostly zeroes are split, and their zeroes
-/// freed. What is written meanwhile, by a program or through a pin, stays.
+/// Memory is short: huge pages that are mostly zeroes are split, and their zero pages
+/// freed. Stores meanwhile, by a program or through a pin, stay.
 #[test]
 fn writes_against_a_split_of_the_underused() {
     let nr_split: &'static AtomicU64 = Box::leak(Box::default());
@@ -135,7 +135,7 @@ fn writes_against_a_split_of_the_underused() {
     assert!(nr_split.load(SeqCst) > 0, "nothing was split");
 }
 
-/// The child shows one moment.
+/// The child shows the pages of one moment.
 #[test]
 fn stores_against_fork() {
     shuffled(SCHEDULES, || {

@@ -1,5 +1,5 @@
-//! The last page of a pool, wanted by 2 to 8 CPUs, while holes are punched, the pool gets smaller and others reserve. With each
-//! discipline of faults.
+//! The last page of a pool, wanted by 2 to 8 CPUs, with each discipline of faults, while holes are punched, the pool gets
+//! smaller and others reserve.
 
 use common::{RW, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
@@ -55,7 +55,7 @@ fn touch(vm: &'static Vm<Machine>, space: &'static Space) -> Result<(), FaultErr
     result
 }
 
-/// H1, H3: all get the page, also where it was about to go.
+/// H1, H3: all CPUs get the page, also while a hole is about to take it.
 #[test]
 fn the_last_page() {
     for nr_cpus in 2..=8 {
@@ -71,8 +71,8 @@ fn the_last_page() {
     }
 }
 
-/// A mutex excludes others: no fault finds the page claimed by another one. Without it some do, and in some schedules
-/// somebody waits for it.
+/// A mutex excludes other faults: none finds the page claimed by another one. Without a mutex some do, and in some
+/// schedules a fault waits for the page.
 #[test]
 fn two_faults_and_a_mutex() {
     for locking in HugetlbLocking::ALL {
@@ -113,7 +113,7 @@ fn a_reservation_against_a_fault() {
     });
 }
 
-/// H6: of a page that nobody was promised, the pool or the fault is first.
+/// H6: a smaller pool and a fault compete for a page without a reservation.
 #[test]
 fn a_smaller_pool_against_a_fault() {
     shuffled(200, || {

@@ -1,8 +1,8 @@
-//! Memory that comes and goes, against a refill, a huge claim, and those who name frames by number: compaction's moves,
-//! a page's pin by the frame that it has, failures of memory.
+//! Memory that comes and goes, against a refill, a huge claim, and callers that name frames by number: compaction's
+//! moves, a pin of a page, failures of memory.
 //!
 //! Ways to fail: a frame of a section is given out before the section is laid out; a section goes with a frame in use;
-//! a late view of a block of the section writes what is somebody else's by then.
+//! a CPU with an old view of a block of the section writes to memory that has another owner by then.
 
 use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, run, shuffled, vm_that_grows};
 use softfault_shuffled::addr::{Access, Pfn};
@@ -18,7 +18,7 @@ const MEM_SECTION_FRAMES: u64 = 32_768;
 const SECTION: FrameRange = FrameRange { first: Pfn(MEM_SECTION_FRAMES as u32), nr_frames: MEM_SECTION_FRAMES };
 const BASE: u64 = 0x4000_0000;
 const HUGE: u64 = 2 << 20;
-/// Small pages that one CPU touches: more than those that its caches have.
+/// Small pages that one CPU touches: more than its caches have.
 const NR_PAGES: u64 = 24;
 
 type Machine = Shuffled<X86_64>;
@@ -57,7 +57,7 @@ fn write(space: &Space, at: u64, value: u64) {
     }
 }
 
-/// Small pages come and go.
+/// Touches small pages and unmaps them.
 fn touch_small(space: &Space) {
     for page in 0..NR_PAGES {
         write(space, BASE + page * 4096, page + 1);
@@ -65,7 +65,7 @@ fn touch_small(space: &Space) {
     space.madvise(BASE, NR_PAGES / 2 * 4096, Advice::DontNeed).unwrap();
 }
 
-/// A huge page, if there is a block.
+/// Touches a huge page, if there is a block.
 fn touch_huge(space: &Space) {
     let at = BASE + 2 * HUGE;
     space.madvise(at, HUGE, Advice::HugePage).unwrap();

@@ -1,8 +1,8 @@
 //! Long random schedules of whole programs on several CPUs, with store buffers and
-//! TLBs that go stale: what loom's small models cannot reach.
+//! TLBs that go stale. Loom's small models cannot reach these.
 //!
-//! Each CPU has a part of one address space to itself and knows what it wrote
-//! there, while tables, counts, frames and the tree are everybody's. One more CPU is
+//! Each CPU has its own part of one address space and knows what it wrote there. All
+//! CPUs share tables, counts, frames and the tree. One more CPU is
 //! a pager, which swaps their pages out, and whose memory fails now and then. After each
 //! schedule every invariant is checked.
 
@@ -25,7 +25,7 @@ const NR_PAGED: usize = 12;
 type Machine = Shuffled<X86_64>;
 type Space = AddressSpace<'static, Machine>;
 
-/// An access of a program that maps a page anew where it is told that its memory has failed.
+/// Makes an access for a program, which maps a page anew if its memory has failed.
 fn touch(vm: &'static Vm<Machine>, space: &Space, at: u64, store: Option<u64>, wrote: &mut u64) {
     match access(space, vm, at, store) {
         Ok(seen) => {
@@ -40,7 +40,7 @@ fn touch(vm: &'static Vm<Machine>, space: &Space, at: u64, store: Option<u64>, w
     }
 }
 
-/// Takes pages of all parts out of memory, and some frames for good.
+/// Swaps out pages of all parts, and lets some frames fail.
 fn page_out(vm: &'static Vm<Machine>, space: &Space) {
     let mut rng = shuttle::rand::thread_rng();
     for i in 0..NR_PAGED {
@@ -53,8 +53,8 @@ fn page_out(vm: &'static Vm<Machine>, space: &Space) {
     }
 }
 
-/// What one CPU does in its part of the space: each value that it reads has to be
-/// the one it wrote last.
+/// Runs one CPU in its part of the space: each value that it reads must be the one that
+/// it wrote last.
 fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
     let active = space.activate();
     let mut rng = shuttle::rand::thread_rng();

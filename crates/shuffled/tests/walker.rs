@@ -1,5 +1,5 @@
-//! I39 on CPUs whose stores wait in buffers: what is stored through a walk is there, or
-//! was refused, when the operation that takes the page away goes on.
+//! I39 on CPUs whose stores wait in buffers: a store through a walk is visible, or was
+//! refused, when the operation that takes the page away goes on.
 
 use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, be, run, shuffled, vm};
 use softfault_shuffled::table::format::X86_64;
@@ -19,8 +19,8 @@ fn word_at(space: &Space, addr: u64) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// CPU 1 stores 1, 2, ... through walks; CPU 0 does `op`. `op` gets what CPU 1 had
-/// stored when it last looked, and may not be told less by the page.
+/// CPU 1 stores 1, 2, ... through walks; CPU 0 does `op`. `op` gets the value that CPU 1
+/// had stored at the last look. The page must not show a smaller one.
 fn store_against(op: impl Fn(&'static Space, &dyn Fn() -> u64) + Sync + Send + Copy + 'static) {
     store_in(SCHEDULES, op);
 }
@@ -72,8 +72,8 @@ fn store_against_munmap() {
     });
 }
 
-/// The child has all that was stored before the fork and nothing after it. A fork takes many
-/// steps, and the window is a few of them.
+/// The child has all stores before the fork and none after it. A fork takes many steps, and
+/// the window is a few of them.
 #[test]
 fn store_against_fork() {
     store_in(6 * SCHEDULES, |space, stored| {

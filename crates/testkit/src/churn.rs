@@ -91,7 +91,7 @@ pub fn run<F: Tested>(seed: u64, size: Size) -> Result<HugeCounts, String> {
     };
     let played = (0..size.nr_phases).try_for_each(|phase| world.play(seed, phase, size).and_then(|()| world.rest()));
     if played.is_err() {
-        // What is broken may not bear to be taken apart.
+        // A broken space may not survive its removal.
         core::mem::forget(world);
         return played.map(|()| HugeCounts::default());
     }

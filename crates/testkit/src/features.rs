@@ -99,10 +99,10 @@ impl Feature {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features(u32);
 
-/// What the core has not got, and a new Linux has.
+/// Features that a new Linux has and the core lacks.
 const NOT_IN_CORE: [Feature; 0] = [];
 
-/// What the core has.
+/// The core's features.
 impl Default for Features {
     fn default() -> Features {
         NOT_IN_CORE.iter().fold(Features::all(), |features, feature| Features(features.0 & !feature.bit()))
@@ -148,7 +148,7 @@ impl Features {
         Feature::ALL.into_iter().filter(move |feature| core.has(*feature) && !self.has(*feature))
     }
 
-    /// Whether a step asks for nothing else. What depends on what is mapped
+    /// Whether a step asks for nothing else. Features that depend on what is mapped
     /// ([`Several`], [`LockedWrites`]) the model looks after.
     pub fn cover(self, op: &Op) -> bool {
         let [_, _, c, d, ..] = op.args;

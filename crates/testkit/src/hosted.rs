@@ -271,7 +271,7 @@ fn access<T>(result: Result<T, Trap>, value: impl FnOnce(T) -> u64) -> Outcome {
     }
 }
 
-/// What a kernel makes of a fault that the core refuses.
+/// A kernel's reaction to a fault that the core refuses.
 fn signal_of(cause: FaultError) -> Outcome {
     match cause {
         FaultError::NotMapped => Outcome::MAPERR,

@@ -29,7 +29,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Who is alone: the core, or the model (whoever is not asked is with it), or
+    /// The side that is alone: the core, or the model (a side that is not asked counts as its), or
     /// nobody by outcomes, if something else is wrong.
     fn blames(&self) -> (bool, bool) {
         let alone = |seen: Option<Outcome>| seen.is_some_and(|seen| seen != self.expected);
@@ -99,7 +99,7 @@ impl fmt::Display for JudgeError {
 
 impl core::error::Error for JudgeError {}
 
-/// What has to come of a step and what comes of it.
+/// The expected and the actual outcome of a step.
 type OfCore = Option<(Expected, Outcome)>;
 
 fn machine(config: HostedConfig, tunables: Tunables) -> Result<Vm<Hosted>, JudgeError> {
@@ -186,7 +186,7 @@ impl Judge {
         Ok(notes.first().map(end))
     }
 
-    /// What has to come of each step, and what comes of it; nothing of one that was left out.
+    /// The expected and the actual outcome of each step; none of a step that was left out.
     fn run_hosted(&self, ops: &[Op], expected: &[Expected], notes: &mut Vec<(usize, String)>) -> Vec<OfCore> {
         let broken = |why| expected.iter().map(|expected| Some((*expected, Outcome::Broken(why)))).collect();
         let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return broken(30) };

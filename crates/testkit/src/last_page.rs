@@ -83,7 +83,7 @@ struct Rounds<'vm> {
 ///
 /// # Errors
 ///
-/// What went wrong first.
+/// The first error.
 pub fn play(case: Case, locking: HugetlbLocking, nr_cpus: usize, nr_rounds: u64) -> Result<Played, String> {
     let config = HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(32 << 20).with_tlb_entries(64);
     let hosted = Hosted::<X86_64>::with_format(config).map_err(|e| e.to_string())?;

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What parent and children share (N1).
 #[repr(C)]
 pub(crate) struct Board {
-    /// Counts sequences: a fork that is left over from an older one ends itself.
+    /// Counts sequences: a fork of an older one ends itself.
     epoch: AtomicU32,
     /// The process of the first program.
     first: AtomicU32,

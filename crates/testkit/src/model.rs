@@ -46,7 +46,7 @@ pub(crate) enum Present {
     /// Zeroes that are there or not, the system's choice: a fork need not copy
     /// them, and a page may have come with its neighbours.
     Maybe,
-    /// Its memory failed: whoever touches it is told.
+    /// Its memory failed: each access is told.
     Failed,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Object {
     pub(crate) may_be_full: bool,
     /// Bytes; of files alone.
     pub(crate) size_bytes: Option<u64>,
-    /// What is resident is the system's choice.
+    /// The system chooses which pages are resident.
     pub(crate) is_read: bool,
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn call(nr: i64, args: [u64; 6]) -> i64 {
 }
 
 /// Takes the signals, and gives up root's rights, and huge pages until a step asks
-/// for them, so that every Linux gives the same answers. What a kernel does not know of it has not got.
+/// for them, so that every Linux gives the same answers. A kernel lacks what it does not know of.
 pub fn prepare() {
     probe::install();
     refuse_huge_pages();
@@ -58,7 +58,7 @@ fn limit(which: u32, bytes: u64) {
     call(libc::SYS_prlimit64, [0, u64::from(which), limits.as_ptr() as u64, 0, 0, 0]);
 }
 
-/// What the kernel has.
+/// The kernel's features.
 pub fn features() -> Features {
     let run = |steps: &[Op]| {
         let turn = Turn::begin();

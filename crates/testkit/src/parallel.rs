@@ -31,7 +31,7 @@ const WIDE_STRIDE: u64 = 1280;
 /// Pages between parts that nobody maps.
 const GAP: u64 = 16;
 
-/// What the sequence of CPU `i` may use. The knobs of huge pages are everybody's,
+/// The features that the sequence of CPU `i` may use. The knobs of huge pages are everybody's,
 /// so one of the CPUs sets them.
 pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
     let stride = if wide { WIDE_STRIDE } else { STRIDE };

@@ -1,4 +1,4 @@
-//! What a soak has covered: call by class of arguments by result, with counts.
+//! The coverage of a soak: call by class of arguments by result, with counts.
 
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE};
 use core::fmt;

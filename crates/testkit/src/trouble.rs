@@ -4,8 +4,8 @@
 //! frame fails, the test finds all pages that translate to it and tells the model. The model then predicts the
 //! next steps; steps that it can no longer predict are skipped.
 //!
-//! What happens after a step depends on the step and a seed alone, so that a sequence from which steps are dropped
-//! has the same trouble after those that stay.
+//! The trouble after a step depends on the step and a seed alone. So a sequence from which steps are dropped has the
+//! same trouble after those that stay.
 
 use crate::daemons::Daemon;
 use crate::hosted::Programs;
@@ -20,7 +20,7 @@ use softfault_host::Hosted;
 const DAEMON_PERMILLE: u64 = 40;
 const FAILURE_PERMILLE: u64 = 20;
 
-/// What has happened to programs that no step of theirs explains.
+/// Changes to programs that no step of theirs explains.
 pub(crate) struct Trouble {
     model: Model,
     seed: u64,
@@ -51,7 +51,7 @@ impl Trouble {
         Trouble { model: model.with_pager(), seed }
     }
 
-    /// What has to come of the step; `None` if nobody knows, and it is not to be made.
+    /// The expected outcome of the step; `None` if it cannot be known, and the step is not to be made.
     pub(crate) fn expect(&mut self, op: &Op) -> Option<Expected> {
         self.model.apply(op).ok()
     }

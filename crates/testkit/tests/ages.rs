@@ -224,7 +224,7 @@ fn a_walk_flushes_no_tlb() {
     });
 }
 
-/// Who asks for accessed bits and clears them leaves the use in the age.
+/// A call that asks for accessed bits and clears them keeps the use in the age.
 #[test]
 fn test_and_clear_young_notes_the_age() {
     in_setup(Setup::PLAIN, 1, 16 << 20, |w| {

@@ -49,7 +49,7 @@ fn the_search_for_a_frame() {
         grows_not("a frame", |nr_bytes| {
             on_machine(1, nr_bytes, SMALL_PAGES, |vm, space| {
                 space.write(AT, &[1]).unwrap();
-                // A frame in 64 is left, or none: no block is worth reserving.
+                // One frame in 64 is free, or none: no block is worth reserving.
                 vm.age(left, 7);
                 steps_of(|| {
                     let nr_refused = (1..200).filter(|page| is_refused(space, AT + page * PAGE)).count();

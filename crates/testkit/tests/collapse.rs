@@ -185,7 +185,7 @@ fn dirty_pages(space: &common::Space<'_>) -> u64 {
     nr
 }
 
-/// Whoever writes pages out goes by the dirty bit.
+/// Write-out follows the dirty bit.
 #[test]
 fn dirty_pages_stay_dirty() {
     with_space(NEVER, |vm, space| {

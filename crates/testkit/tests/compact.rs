@@ -1,5 +1,5 @@
-//! Compaction makes huge pages available in fragmented memory, whoever maps the pages in the
-//! way, and programs do not notice.
+//! Compaction makes huge pages available in fragmented memory, no matter which spaces map the
+//! pages that move, and programs do not notice.
 #![deny(unsafe_code)]
 
 mod common;
@@ -242,7 +242,7 @@ fn each_refusal_of_a_single_frame() {
     }
 }
 
-/// What all members of a family have, moved, is seen by all of them, and rights
+/// A page of all members of a family that moves is seen by all of them, and rights
 /// are as before.
 #[test]
 fn a_family_moves_together() {

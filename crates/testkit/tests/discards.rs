@@ -9,7 +9,7 @@ use common::*;
 use softfault::{Access, FaultError, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Whoever has mapped a page that is taken out finds it gone when the call returns, wherever
+/// A space that has mapped a page that is taken out finds it gone when the call returns, wherever
 /// the mapping has come from and whatever was done to it.
 #[test]
 fn discarded_pages_leave_all_mappings() {
@@ -119,7 +119,7 @@ fn pages_between_two_mappings_stay() {
     });
 }
 
-/// What an entry knew of its page when it went, the object knows: whatever removed it.
+/// When an entry goes, the object learns its accessed and dirty bits, no matter what removed it.
 #[test]
 fn the_dirty_bit_of_an_entry_outlives_it() {
     type End = fn(&Space<'_>);

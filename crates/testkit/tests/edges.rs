@@ -1,6 +1,6 @@
 //! A VMA that ends inside a huge page. The call that makes it publishes the VMAs first
-//! and splits the huge mapping later. What a fault does in between must not reach
-//! beyond the VMA that it found (I16).
+//! and splits the huge mapping later. A fault in between must not reach beyond
+//! the VMA that it found (I16).
 #![deny(unsafe_code)]
 
 mod common;
@@ -96,7 +96,7 @@ fn a_widened_entry_gives_nothing_elsewhere() {
     );
 }
 
-/// The VMA that is left begins after the huge page does, and so has no index for its
+/// The remaining VMA begins after the huge page does, and so has no index for its
 /// first page.
 #[test]
 fn a_page_is_copied_while_its_beginning_goes() {

@@ -2,7 +2,7 @@
 //! until it succeeds. After each failure everything is as it was before: mappings,
 //! tables, counts, contents, free frames; and the same call then succeeds.
 //!
-//! What is allowed to remain, because it can be seen by nobody and is used next:
+//! Some frames may remain, since no call shows them and the next one uses them:
 //! nodes in the tree's pool; for faults also tables and the inner nodes of a shared
 //! object. Frames of these kinds are counted, so that no other can hide among them.
 #![deny(unsafe_code)]
@@ -135,7 +135,7 @@ enum Keeps {
     Nothing,
     /// Tables and nodes of objects on the way to the page that failed.
     Way,
-    /// What was done for the pages before that one, too.
+    /// Also the work for the pages before that one.
     Pages,
 }
 
@@ -294,7 +294,7 @@ tests! {
 
     brk_grows: 1, Nothing, |s| brk(&s.space, HEAP + 90 * PAGE);
 
-    /// What shrinks hardly ever needs a frame.
+    /// A call that shrinks hardly ever needs a frame.
     brk_shrinks: 0, Nothing, |s| brk(&s.space, HEAP + PAGE);
     /// As above.
     mremap_shrinks: 0, Nothing, |s| text(s.space.mremap(at(WRITTEN), 32 * PAGE, 7 * PAGE, MremapFlags::empty(), 0));

@@ -282,7 +282,7 @@ fn a_stream_begins_after_touches_far_apart() {
     });
 }
 
-/// What a process did says nothing about another one that has a mapping at the same address.
+/// The window of one process does not apply to another one that has a mapping at the same address.
 #[test]
 fn adaptive_windows_begin_anew_in_each_space() {
     in_setup(Setup::PLAIN, 1, 64 << 20, |w| {

@@ -33,7 +33,7 @@ fn a_file_larger_than_memory_is_read() {
             }
             assert!(w.vm.event(Event::FileDropped) > ARENA_PAGES);
             assert_eq!((w.vm.event(Event::RefusedOutOfFrames), w.vm.event(Event::RefusedNotRead)), (0, 0));
-            // What programs need comes from the cache, too.
+            // The frames that programs need come from the cache, too.
             w.map(EXTRA, ARENA_PAGES / 2, RW);
             (0..ARENA_PAGES / 2).for_each(|page| w.space.write(EXTRA + page * PAGE, &[1]).unwrap());
         });
@@ -129,7 +129,7 @@ fn a_refusal_costs_the_same_however_many_map_the_file() {
     assert!(some < 4 * one && many < 4 * one, "{one}, {some}, {many}");
 }
 
-/// What a pin, mlock(2) or a store keeps is there afterwards, in its frame.
+/// A page that a pin, mlock(2) or a store keeps is there afterwards, in its frame.
 #[test]
 fn what_is_used_stays() {
     in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
@@ -200,7 +200,7 @@ fn pages_that_are_dropped_come_back_as_they_were() {
         w.race(&[&until_stopped(1, 0), &until_stopped(2, 1), &until_stopped(3, 2)], |running| {
             let mut random = Random::new(9);
             for _ in 0..300 {
-                // What nobody stores to.
+                // Pages that nobody stores to.
                 let page = random.below(nr_pages / 256) * 256 + 128;
                 object.discard(page..page + 1 + random.below(100));
             }

@@ -71,7 +71,7 @@ const OPERATIONS: &[Operation] = &[
     ("mremap", |s| {
         let flags = MremapFlags::MAYMOVE | MremapFlags::FIXED;
         let (len, there) = (NR_PAGES * PAGE, |at| s.space.vma(at).is_some());
-        // Back again: the comparison looks there. What was refused has not moved.
+        // Back again: the comparison looks there. A refused call has moved nothing.
         let moved = there(MOVED) || s.space.mremap(EXTRA, len, len, flags, MOVED).is_ok();
         moved && s.space.mremap(MOVED, len, len, flags, EXTRA).is_ok()
     }),
@@ -182,7 +182,7 @@ const WRITES: &[WriteOperation] = &[
     |s| (0..NR_PAGES).all(|page| s.object.write_back(page..page + 1).is_ok()),
 ];
 
-/// Whether a write failed. What was stored is shown in any case, and is in the file after the next attempt.
+/// Whether a write failed. The stored bytes are shown in any case, and are in the file after the next attempt.
 fn is_write_refused(w: &World<'_>, sizes: FolioOrders, operation: WriteOperation, k: u64) -> bool {
     const STORED_TO: [u64; 6] = [0, 1, 6, 9, 10, NR_PAGES - 1];
     let (storage, object) = storage(w, NR_PAGES * PAGE, sizes);
@@ -200,7 +200,7 @@ fn is_write_refused(w: &World<'_>, sizes: FolioOrders, operation: WriteOperation
     let is_dirty = |page: &u64| object.object_page_state(*page).unwrap().dirty;
     assert!(STORED_TO.iter().all(|page| is_in_file(page) || is_dirty(page)), "{sizes:?}, {k}: stores are forgotten");
     assert!(operation(&s) && STORED_TO.iter().all(is_in_file), "{sizes:?}, {k}: it fails again");
-    // What is dropped is read from there.
+    // Dropped pages are read from there.
     w.vm.drop_clean(u64::MAX);
     for page in 0..NR_PAGES {
         let mut byte = [0];

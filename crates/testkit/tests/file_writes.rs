@@ -140,7 +140,7 @@ fn nothing_behind_the_size_is_written() {
     });
 }
 
-/// Told once, whoever asks; the pages are dirty still, and are written when that works again.
+/// An error is told once, no matter which call asks; the pages are dirty still, and are written when that works again.
 #[test]
 fn an_error_is_told_once() {
     in_each_setup(1, 16 << 20, |w| {
@@ -189,7 +189,7 @@ fn a_store_while_its_page_is_written_is_written_later() {
     });
 }
 
-/// Whoever takes pages out, moves them, or ends their object does not wait; the frames come back with the end of the write.
+/// A call that takes pages out, moves them, or ends their object does not wait; the frames come back with the end of the write.
 #[test]
 fn writes_that_never_end_harm_nobody_else() {
     in_each_setup(2, 16 << 20, |w| {
@@ -200,7 +200,7 @@ fn writes_that_never_end_harm_nobody_else() {
             &|object| object.discard(1..2),
             &|object| object.zero(PAGE..2 * PAGE).unwrap(),
         ];
-        // What the space keeps of its first mapping.
+        // The frames that the space keeps of its first mapping.
         let (_storage, other) = storage(w, PAGE, BASE_ORDERS);
         map(w.space, BASE, 1, &other, 0);
         w.space.munmap(BASE, PAGE).unwrap();

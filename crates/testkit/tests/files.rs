@@ -1,4 +1,4 @@
-//! Objects whose pages come from files: who reads them, what the others see meanwhile, and what is left of
+//! Objects whose pages come from files: which CPU reads them, what the others see meanwhile, and the end of
 //! reads that fail, come late or never come back.
 #![deny(unsafe_code)]
 
@@ -127,7 +127,7 @@ fn check_shape(w: &World<'_>) {
     check(w.vm, &[w.space]);
 }
 
-/// Whoever waits for a read that fails later reads again, and only its own failure is reported.
+/// A CPU that waits for a read that fails later reads again, and only its own failure is reported.
 #[test]
 fn an_error_that_comes_late_is_reported_once() {
     in_each_setup(3, 16 << 20, |w| {
@@ -161,7 +161,7 @@ fn an_error_that_comes_late_is_reported_once() {
     });
 }
 
-/// What leaves the object is not waited for, and does not come back with old bytes.
+/// A page that leaves the object is not waited for, and does not come back with old bytes.
 #[test]
 fn what_is_discarded_meanwhile_is_read_again() {
     for sizes in [BASE_ORDERS, orders(2, 3)] {
@@ -250,7 +250,7 @@ fn a_handle_reads_nothing_behind_the_size() {
     });
 }
 
-/// Whoever waits for a file holds no frames: others who want the last ones are refused, and do not wait for him.
+/// A CPU that waits for a file holds no frames: others that want the last ones are refused, and do not wait for it.
 #[test]
 fn a_read_under_way_holds_no_frames() {
     in_setup(Setup::PLAIN, 2, 8 << 20, |w| {

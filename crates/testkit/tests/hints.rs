@@ -32,7 +32,7 @@ fn at_each_moment_of_dontneed(then: impl Fn(&Space<'_>) + Sync) {
         };
         let second = |space: &Space<'_>| {
             for _ in 0..nr_turns {
-                // Each time anew, since whoever takes a table makes all hints stale later.
+                // Each time anew, since a CPU that takes a table makes all hints stale later.
                 space.handle_fault(FROM, Access::Write).unwrap();
                 cpus.vm.machine().relax();
             }

@@ -1,5 +1,5 @@
 //! The end of a huge page: once a frame of it is free, its block has no folio any more
-//! (I26). Whoever gets the frame has a page of its own.
+//! (I26). The next owner of the frame has a page of its own.
 #![deny(unsafe_code)]
 
 mod common;

@@ -88,7 +88,7 @@ fn snapshot(space: &Space<'_>) -> (Vec<Vma>, BTreeMap<u64, u64>) {
     (maps, pages)
 }
 
-/// What was there is, and what came is zero.
+/// Old pages are there, and new ones are zero.
 fn same(before: &(Vec<Vma>, BTreeMap<u64, u64>), now: &(Vec<Vma>, BTreeMap<u64, u64>)) {
     assert_eq!(now.0, before.0);
     assert!(before.1.keys().all(|vpn| now.1.contains_key(vpn)), "a page has gone");

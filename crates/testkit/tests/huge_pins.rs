@@ -1,5 +1,5 @@
-//! Pins of pages inside huge mappings: who sees whose writes after fork, split
-//! and unmapping, and who frees the frame.
+//! Pins of pages inside huge mappings: which writes the pin and the spaces see after fork,
+//! split and unmapping, and what frees the frame.
 #![deny(unsafe_code)]
 
 mod common;

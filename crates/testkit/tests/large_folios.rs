@@ -59,7 +59,7 @@ fn a_cut_that_gets_no_node_leaves_the_folio_whole() {
         assert_eq!((object.nr_resident_pages(), nr_free(w)), (LARGE - 5, before + 5 - 1));
         is_right(8..13);
         check(w.vm, &[w.space]);
-        // Whatever is left is cut without a node.
+        // The rest is cut without a node.
         w.vm.fail_allocation(Some(0));
         object.discard(6..40);
         w.vm.fail_allocation(None);

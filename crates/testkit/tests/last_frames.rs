@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 const ARENA: u64 = 16 << 20;
-/// What takes all memory, in small pages.
+/// A space that takes all memory, in small pages.
 const FILL: u64 = 0x20_0000_0000;
 const MOST: u64 = 1100;
 /// Where memory is touched. The table of level 1 is there, without twin.
@@ -307,7 +307,7 @@ fn refused_for_want_of_frames_alone(name: &str, call: impl Fn(&Subject<'_>) -> O
                 }
             };
             full.fill_cache();
-            // Whoever looks in blocks alone finds none.
+            // A search in blocks alone finds none.
             assert!(k > need || full.nr_in_blocks() == 0, "{what}: not all are in a frame cache");
             call_and_check();
             // And with frames wherever that call left them.

@@ -1,5 +1,5 @@
 //! `vm.max_map_count`, `RLIMIT_DATA` and `RLIMIT_MEMLOCK`: which call is refused at which
-//! number, with which error, and what is left unchanged. `MAP_32BIT`.
+//! number, with which error, and what stays unchanged. `MAP_32BIT`.
 #![deny(unsafe_code)]
 
 mod common;

@@ -77,7 +77,7 @@ fn calls_that_go_by_mappings_find_the_old_or_the_new() {
     at_each_moment(|space| assert_eq!(space.mlockall(MlockallFlags::CURRENT), Ok(())));
 }
 
-/// What is in no mapping is said to be in none, whoever maps what lies above.
+/// An address outside all mappings is reported as such, no matter what is mapped above it.
 #[test]
 fn a_look_at_a_hole() {
     at_each_moment(|space| {

@@ -69,7 +69,7 @@ fn call(space: &Space<'_>, (flags, new_len): (MremapFlags, u64)) -> Result<u64, 
     space.mremap(FROM, LEN, new_len, flags, TO)
 }
 
-/// What a fixed target loses before anything else can fail.
+/// A fixed target loses its mapping before anything else can fail.
 fn unmap_target(space: &Space<'_>, way: (MremapFlags, u64)) {
     if way.0.contains(MREMAP_FIXED) {
         space.munmap(TO, way.1).unwrap();
@@ -197,7 +197,7 @@ fn a_fetch_is_refused_as_before() {
     );
 }
 
-/// What is populated during the call is populated, and no report shows a mapping
+/// A page that is populated during the call stays, and no report shows a mapping
 /// that is under way.
 #[test]
 fn populating_and_looking_during_the_call() {

@@ -29,7 +29,7 @@ fn value(round: u64, actor: u64, span: u64) -> u64 {
 }
 
 /// Each actor stores once to a page of each leaf table, while the mapping moves
-/// and now and then finds no frame. What was stored is there afterwards, and a
+/// and now and then finds no frame. Stored values are there afterwards, and a
 /// thread that knows both places is never told that neither is mapped.
 #[test]
 fn threads_lose_no_store_to_a_mapping_that_moves() {

@@ -259,7 +259,7 @@ impl<'vm> Actor<'_, 'vm> {
         }
     }
 
-    /// What else goes on: private pages, forks, compaction, locks, failures.
+    /// Other work at the same time: private pages, forks, compaction, locks, failures.
     fn beside(&mut self, page: u64, space: &Space<'vm>, running: &Running<'_>) {
         let vm = self.world.vm;
         match self.random.below(7) {

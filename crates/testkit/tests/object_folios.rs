@@ -203,7 +203,7 @@ fn parts_of_a_written_folio_are_dirty() {
     });
 }
 
-/// What a folio had does not show in the next one, of whatever size.
+/// The bytes of a folio do not show in the next one, of whatever size.
 #[test]
 fn folios_are_zero_when_they_come() {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
@@ -306,7 +306,7 @@ fn a_folio_has_the_age_of_its_head() {
         assert_eq!([0, 1, 2, 3].map(|age| w.vm.idle_pages(age)), [15, 15, 15, 0]);
         assert_eq!(object.read(13 * PAGE, &mut [0]), 1);
         assert_eq!(w.vm.idle_pages(1), 11, "four pages from page 12 on were read");
-        // What shows in an entry that goes is a use.
+        // The accessed bit of an entry that goes is a use.
         w.space.handle_fault(AT + 2 * PAGE, Access::Read).unwrap();
         w.space.munmap(AT, 16 * PAGE).unwrap();
         assert_eq!(w.vm.idle_pages(1), 3, "and eight to page 7");
@@ -315,7 +315,7 @@ fn a_folio_has_the_age_of_its_head() {
     });
 }
 
-/// A pinned folio stays whole when its object shrinks. What the holder of the pin stores beyond
+/// A pinned folio stays whole when its object shrinks. Bytes that the holder of the pin stores beyond
 /// the end is gone when the object grows.
 #[test]
 fn an_object_that_grows_is_zero_beyond_its_old_end() {
@@ -334,7 +334,7 @@ fn an_object_that_grows_is_zero_beyond_its_old_end() {
     });
 }
 
-/// What stayed beyond the end because of a pin goes when it can.
+/// Pages that stayed beyond the end because of a pin go when they can.
 #[test]
 fn what_is_beyond_the_end_can_be_discarded() {
     in_each_setup(1, 32 << 20, |w| {

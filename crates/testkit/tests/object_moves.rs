@@ -60,7 +60,7 @@ fn all_mappings_see_the_page_in_its_new_frame() {
     });
 }
 
-/// What entries and the old frame knew of the page, the new frame knows.
+/// The new frame has the state of the entries and of the old frame.
 #[test]
 fn a_moved_page_is_as_dirty_as_it_was() {
     in_each_setup(1, 16 << 20, |w| {

@@ -110,7 +110,7 @@ fn a_page_for_each_cpu_leaves_most_blocks_whole() {
     }
 }
 
-/// What one test leaves: free memory and huge pages made of it, in blocks, and the blocks of each class.
+/// Memory at the end of a test: free memory and huge pages made of it, in blocks, and the blocks of each class.
 struct Left {
     nr_free: u64,
     nr_huge: u64,

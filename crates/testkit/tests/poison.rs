@@ -22,7 +22,7 @@ use std::thread;
 const POISONED: Result<FaultDone, FaultError> = Err(FaultError::Poisoned);
 const AWAY: u64 = BASE + (1 << 32);
 
-/// Three written pages, of which the middle one fails. What failed does not come back.
+/// Three written pages, of which the middle one fails. The failed frame does not come back.
 fn with_poison(test: impl Fn(&World<'_>)) {
     let vm = Setup::PLAIN.vm(2, 32 << 20);
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
@@ -150,7 +150,7 @@ fn all_entries_of_a_shared_frame_are_poisoned() {
         assert!(is_poisoned(w.space, BASE + 2 * PAGE) && is_poisoned(&grandchild, AWAY + 2 * PAGE));
         assert!(!is_poisoned(&child, BASE + 2 * PAGE));
         check(w.vm, &[w.space, &child, &grandchild]);
-        // A pinned page stays, whoever shared it before: the holder of the pin has its own.
+        // A pinned page stays, no matter which spaces shared it before: the holder of the pin has its own.
         let pfn = frame_of(w.space, BASE);
         let pin = w.space.pin_page(BASE, Term::Short).unwrap();
         assert_eq!(w.vm.poison_frame(pin.pfn()), Err(PoisonRefusal::Stays(MigrateRefusal::Pinned)));

@@ -252,7 +252,7 @@ fn copies_go_to_the_swap_area_and_back() {
     });
 }
 
-/// What became of the object's page is handled as for one that is shown: it is read back or refused.
+/// A copy handles the state of the object's page as a read does: it is read back or refused.
 #[test]
 fn every_state_of_the_source_is_handled() {
     let vm = vm_with_slots(2, 4);

@@ -1,4 +1,4 @@
-//! What mprotect(2) promises when it returns, whatever another CPU does meanwhile.
+//! mprotect(2)'s promises when it returns, whatever another CPU does meanwhile.
 #![deny(unsafe_code)]
 
 mod common;

@@ -74,7 +74,7 @@ fn advice_decides() {
     });
 }
 
-/// What cannot be read ahead harms nobody.
+/// A page that cannot be read ahead causes no error.
 #[test]
 fn an_error_ahead_is_nobodys() {
     with_file(64, FolioOrders::BASE, |w, file, object| {

@@ -62,7 +62,7 @@ fn a_section_with_large_folios_is_emptied() {
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     vm.add_memory(section(1)).unwrap();
     let space: AddressSpace<'_, Hosted> = vm.new_space().unwrap();
-    // What lies below the section: pages of it stay in each block.
+    // Memory below the section: pages of it stay in each block.
     let nr_below = 24 * 256 - 900;
     space.mmap(BASE, nr_below * PAGE, RW, PRIVATE | FIXED).unwrap();
     (0..nr_below).for_each(|page| space.write(BASE + page * PAGE, b"p").unwrap());
@@ -74,7 +74,7 @@ fn a_section_with_large_folios_is_emptied() {
     });
     let range = section(1);
     assert_eq!(vm.remove_memory(range), Err(RemoveMemoryRefusal::InUse));
-    // What becomes free there is kept, so that nothing moves from one place of it to another.
+    // Frames that become free there are kept, so that nothing moves from one place of it to another.
     let blocks = 64..128;
     blocks.clone().for_each(|b| vm.take_bits(b, &[!0; 8]));
     for pfn in (range.first.0..).take(SECTION as usize).map(Pfn) {

@@ -68,7 +68,7 @@ fn through_fork_and_moves() {
         check(w.vm, &[w.space, &child]);
         w.space.munmap(EXTRA + 2 * PAGE, 2 * PAGE).unwrap();
         assert_eq!(object.nr_mapped_pages(), 10);
-        // What was taken out is seen by neither.
+        // Neither sees pages that were taken out.
         object.discard(0..2);
         assert_eq!(bytes(&child, BASE + PAGE), [0; 6]);
         assert_eq!(bytes(w.space, EXTRA + PAGE), [0; 6]);
@@ -156,7 +156,7 @@ fn growing_while_mapped() {
         object.set_size_bytes(10);
         assert_eq!(touch(w.space, BASE), Ok(()));
         assert_eq!(touch(w.space, BASE + PAGE), Err(FaultError::BeyondObject));
-        // What a program leaves behind the end is not there when the end moves.
+        // Bytes that a program stores behind the end are not there when the end moves.
         w.space.write(BASE, &[5; 20]).unwrap();
         object.set_size_bytes(700 * PAGE);
         assert_eq!(bytes::<12>(w.space, BASE), [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0, 0]);
@@ -279,7 +279,7 @@ fn bad_arguments() {
         assert_eq!(try_map(BASE, PAGE, RW, MAP | FIXED, read_only()), Err(MmapError::NoWriteRight));
         assert!(!object.is_mapped());
 
-        // What was opened for reading stays so; what lies before it is changed.
+        // A mapping that was opened for reading stays so; the one before it is changed.
         w.map(BASE - PAGE, 1, READ);
         assert_eq!(try_map(BASE, PAGE, READ, MAP | FIXED, read_only()), Ok(BASE));
         assert_eq!(w.space.mprotect(BASE - PAGE, 2 * PAGE, RW), Err(MprotectError::NeverWritable));

@@ -27,7 +27,7 @@ fn on_machine(software_ad_bits: bool, enabled: Enabled, test: impl Fn(&Running<'
     check(&vm, &[&space]);
 }
 
-/// What the faults of one access did, until it went through. No access is refused for
+/// The results of the faults of one access, until it succeeded. No access is refused for
 /// more than two reasons: the page, and the marks.
 fn faults(program: &Running<'_>, at: u64, access: Access) -> Vec<FaultDone> {
     let mut done = Vec::new();

@@ -138,7 +138,7 @@ fn other_frames_have_the_descriptors() {
         for round in 0..3 {
             let object = object(w, 4, 9);
             (0..4).for_each(|folio| assert_eq!(object.free_tail_descs(folio * NR), Ok(3)));
-            // Whoever wants single frames gets those that went.
+            // An allocation of single frames gets those that went.
             let others = w.vm.new_space().unwrap();
             let nr_others = nr_free(w) - 60;
             others.mmap(BASE, nr_others * PAGE, RW, PRIVATE | FIXED).unwrap();
@@ -166,7 +166,7 @@ fn other_frames_have_the_descriptors() {
     });
 }
 
-/// What is refused has a name, and changes nothing.
+/// Each refusal has a name, and changes nothing.
 #[test]
 fn refusals_have_names() {
     in_each_setup(1, 32 << 20, |w| {

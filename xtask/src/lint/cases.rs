@@ -5,7 +5,7 @@ use super::{Breach, Source};
 use std::collections::{HashMap, HashSet};
 
 const LIST: &str = "docs/cases.md";
-/// What a case without a test says.
+/// The words of a case without a test.
 const EXCUSES: [&str; 2] = ["Not built.", "No test:"];
 
 /// A case of the list.

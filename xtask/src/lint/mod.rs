@@ -29,7 +29,7 @@ pub struct Source {
 pub struct Breach {
     /// `path:line`.
     pub place: String,
-    /// What is wrong and what it should be.
+    /// The finding, and what it should be.
     pub what: String,
 }
 
@@ -69,7 +69,7 @@ fn is_inline_mod(line: &str) -> bool {
     line.trim().starts_with("mod ") && line.trim().ends_with('{')
 }
 
-/// What may be typed after `cargo xtask lint`.
+/// The options of `cargo xtask lint`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Instead: what breaks the layers of the core, counted by pairs of files
@@ -113,7 +113,7 @@ fn sources() -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in shell::project_files()? {
         let bytes = std::fs::read(shell::top().join(&path)).map_err(|e| format!("{path}: {e}"))?;
-        // What is no text has no rules.
+        // A file that is no text has no rules.
         if let Ok(text) = String::from_utf8(bytes) {
             sources.push(Source { path, text });
         }

@@ -1,4 +1,4 @@
-//! What an experiment of the document is: what is run, and how its rows are shown. `list.rs`, `files.rs` and `hugetlb.rs` have them.
+//! An experiment of the document: its commands, and how their rows are shown. `list.rs`, `files.rs` and `hugetlb.rs` have them.
 
 mod files;
 mod hugetlb;
@@ -12,7 +12,7 @@ pub use list::EXPERIMENTS;
 pub enum Depends {
     /// Times and rates.
     OnTheCpu,
-    /// What is counted on simulated CPUs or in an emulator.
+    /// Counts on simulated CPUs or in an emulator.
     OnNothing,
 }
 
@@ -72,13 +72,13 @@ pub struct Experiment {
     pub name: &'static str,
     /// Of the section.
     pub title: &'static str,
-    /// What is measured, and what to think of when reading the figures.
+    /// The quantity, and notes for the reader of the figures.
     pub about: &'static str,
     /// Whether another CPU would give other figures.
     pub depends: Depends,
-    /// What is run.
+    /// The commands.
     pub runs: &'static [Command],
-    /// What is shown.
+    /// The tables.
     pub tables: &'static [Table],
 }
 

@@ -3,7 +3,7 @@
 use crate::shell::{self, Line};
 use serde::{Deserialize, Serialize};
 
-/// What is known of it, and when it measured.
+/// The machine's properties, and the day of its figures.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor: its name alone may mean several generations, so that family and model belong to it.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use store::{Measured, Run};
 
-/// What is written for people.
+/// The documents.
 const DOCUMENT: &str = "docs/measurements.md";
 /// Has the table of ten figures.
 const README: &str = "README.md";
@@ -27,7 +27,7 @@ const FOLDER: &str = "docs/measurements";
 /// The same of `--quick`.
 const QUICK: &str = "target/measurements";
 
-/// What may be typed after `cargo xtask measure`.
+/// The options of `cargo xtask measure`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Run this experiment alone; may be repeated

@@ -65,7 +65,7 @@ fn lines(table: &Table, rows: &[Row]) -> String {
     text
 }
 
-/// What a column says of a row.
+/// The cell of a column for a row.
 pub fn cell(column: &Column, row: &Row) -> String {
     let Some(value) = row.get(column.key) else { return String::new() };
     let text = || value.as_str().map_or_else(|| value.to_string(), |text| text.replace('_', " "));

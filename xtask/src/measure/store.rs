@@ -27,7 +27,7 @@ pub struct Run {
 pub struct Measured {
     /// Where and when.
     pub machine: Machine,
-    /// What was run.
+    /// The command.
     pub runs: Vec<Run>,
 }
 

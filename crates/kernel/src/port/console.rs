@@ -31,7 +31,7 @@ pub fn send(channel: Channel, bytes: &[u8]) {
     put_packet(channel, bytes);
 }
 
-/// Sends bytes whoever holds the lock: the last words of a kernel that fails.
+/// Sends bytes without the lock: the last words of a kernel that fails.
 pub fn send_last_words(channel: Channel, bytes: &[u8]) {
     let _guard = (0..1_000_000).find_map(|_| LOCK.try_lock());
     put_packet(channel, bytes);

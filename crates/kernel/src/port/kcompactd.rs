@@ -20,7 +20,7 @@ extern "C" fn main() -> ! {
         let nr_requests = daemon::COMPACT.load(Ordering::SeqCst);
         if nr_requests != nr_served {
             nr_served = nr_requests;
-            // In vain, if need be: who asked will ask again.
+            // It may fail: the caller will ask again.
             let _ = mm::vm().compact_step(&mm::vm().tunables().compact_background);
         } else {
             parking::sleep(&daemon::COMPACT, nr_requests, None);

@@ -20,7 +20,7 @@ const ALL_PAGES: u64 = u64::MAX;
 /// An answer takes about 1 us, from a CPU that the host runs.
 const SPIN_NS: u64 = 20_000;
 
-/// What the targets of a request do, besides a full barrier.
+/// The targets' part of a request, besides a full barrier.
 #[derive(Clone, Copy)]
 pub enum Work {
     /// Nothing more.
@@ -118,7 +118,7 @@ pub fn call(cpus: &CpuSet, work: Work) {
         let target = left.trailing_zeros() as usize;
         left &= left - 1;
         INBOXES[target].0.fetch_or(1 << me, Ordering::SeqCst);
-        // Whoever has just stopped polling looks once more after it said so.
+        // A CPU that has just stopped polling looks once more after it said so.
         if POLLING.load(Ordering::SeqCst) & 1 << target == 0 {
             apic::poke(target);
         }

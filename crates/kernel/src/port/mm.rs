@@ -51,7 +51,7 @@ pub fn root_address(space: &Space) -> u64 {
     u64::from(space.tag().root.0) << 12
 }
 
-/// What a failed access of the kernel on a program's behalf gives the program.
+/// The error that a program gets for a failed access of the kernel on its behalf.
 fn errno_of(error: &AccessError) -> Errno {
     match error.fault {
         FaultError::OutOfFrames => Errno::ENOMEM,

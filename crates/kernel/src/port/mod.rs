@@ -1,5 +1,5 @@
 //! The port: what Softfault needs of a kernel, and what a kernel needs to run it on
-//! bare x86-64. Who ports Softfault reads this folder; nothing in it names `linux`.
+//! bare x86-64. A porter reads this folder; nothing in it names `linux`.
 //!
 //! `machine` answers what the subsystem asks, `mm` is where the kernel calls it.
 //! `arch` and `boot` are the machine, `sched` puts threads on CPUs, `mailbox` asks

@@ -8,7 +8,7 @@
 /// The first byte of a packet.
 pub const START: u8 = 0x1e;
 
-/// What the bytes of a packet are.
+/// The kind of a packet's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// The program's standard input; nothing is sent through it.
@@ -19,7 +19,7 @@ pub enum Channel {
     Error = b'e' as isize,
     /// The kernel's log.
     Log = b'l' as isize,
-    /// What `--stats` asks for.
+    /// The figures for `--stats`.
     Stats = b's' as isize,
     /// How the machine ended: an [`End`].
     End = b'x' as isize,
@@ -38,7 +38,7 @@ pub enum End {
     Refused,
 }
 
-/// What stands before the bytes of a packet, of which there are `nr_bytes`.
+/// The header of a packet of `nr_bytes` bytes.
 pub const fn head(channel: Channel, nr_bytes: u16) -> [u8; 4] {
     let [low, high] = nr_bytes.to_le_bytes();
     [START, channel as u8, low, high]

@@ -40,7 +40,7 @@ loom::thread_local! {
     static CPU: Cell<u16> = Cell::new(0);
 }
 
-/// What has room in the arena.
+/// The number of frames of the arena.
 const MOST_CPUS: usize = 40;
 
 std::thread_local! {
@@ -96,7 +96,7 @@ const NR_SLOTS: usize = 2;
 type Page = [u8; 4096];
 
 std::thread_local! {
-    /// What is read ahead of a file, in bytes.
+    /// The read-ahead window of a file, in bytes.
     static AHEAD_BYTES: Cell<u64> = const { Cell::new(0) };
     static SWAPS: Cell<bool> = const { Cell::new(false) };
     static SLOTS_WRITTEN: RefCell<[Option<Box<Page>>; NR_SLOTS]> = const { RefCell::new([const { None }; NR_SLOTS]) };
@@ -304,7 +304,7 @@ pub fn device_store(pfn: Pfn, value: u64) {
     unsafe { &*word }.store(value, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// What threads share. Leaked, since loom's threads ask for `'static`, and
+/// The state that threads share. Leaked, since loom's threads ask for `'static`, and
 /// taken back by the next execution.
 #[derive(Clone, Copy)]
 pub struct World {

@@ -3,7 +3,7 @@
 //!
 //! The actor makes one call, and no thread is preempted: others go on where it waits, in each shootdown and
 //! around each write. A program that touches a page that has failed is killed by that, and so is an actor
-//! that unwraps such a fault. What a model knows of contents and counts afterwards has to hold unless an actor
+//! that unwraps such a fault. A model's assertions about contents and counts afterwards must hold unless an actor
 //! was killed, or the model itself touches the page: [`nr_lost`], [`has_lost`] and [`has_failed`] say what is
 //! lost. The core's checker has to agree in any case.
 //!
@@ -17,7 +17,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
 use std::thread;
 
-/// What it does.
+/// Its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pager {
     SwapsOut,
@@ -46,7 +46,7 @@ pub(super) const MOST_SCHEDULES: usize = 200;
 /// Pages of the toy format's spaces.
 const NR_PAGES: u64 = 16;
 
-/// What the pager of this thread does, if it has one.
+/// The call of this thread's pager, if it has one.
 pub fn here() -> Option<Pager> {
     PAGER.get()
 }
@@ -114,7 +114,7 @@ pub fn nr_had(object: &SharedObject<'static, Modelled>, nr_pages: u64) -> u64 {
     object.nr_resident_pages() + (0..nr_pages).filter(|page| has_failed(object, *page)).count() as u64
 }
 
-/// Reads bytes of one page, all of which are there. Whoever finds that the memory has failed is killed.
+/// Reads bytes of one page, all of which are there. A program that finds that the memory has failed is killed.
 pub fn read_page(object: &SharedObject<'static, Modelled>, at: u64, bytes: &mut [u8]) {
     let nr = object.read(at, bytes);
     assert!(nr == bytes.len() || !has_failed(object, at / 4096), "Poisoned");
@@ -193,7 +193,7 @@ pub(super) fn as_model(model: impl FnOnce()) {
 pub(super) fn as_program(program: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(program)) {
         if !is_killed(&*payload) {
-            // What is wrong with an actor is wrong whatever has failed.
+            // An error of an actor counts, whatever has failed.
             IS_BROKEN.set(true);
             resume_unwind(payload);
         }

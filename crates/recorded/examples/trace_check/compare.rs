@@ -1,4 +1,4 @@
-//! What the recorder told, held against what the trace has.
+//! Compares the recorder's accesses with those of the trace.
 
 use super::work::{BEGIN, END, NR_CPUS};
 use std::collections::HashMap;

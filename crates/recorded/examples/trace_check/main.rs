@@ -6,8 +6,8 @@
 //! ```
 //! A child does the work under `valgrind --tool=lackey --trace-mem=yes`; here its
 //! stores into the machine's memory and into the `Vm` are held against what its
-//! recorder wrote down: the same words, in the same order, by the same CPUs. What
-//! is left over has to be whole pages of content, which are no shared cells.
+//! recorder wrote down: the same words, in the same order, by the same CPUs. Other
+//! stores must be whole pages of content, which are no shared cells.
 //! `--plant` makes the child write one word behind the recorder's back: the
 //! command fails then, or it would prove nothing.
 //!

@@ -17,9 +17,9 @@ use std::marker::PhantomData;
 pub const READ: Prot = Prot::READ;
 pub const RW: Prot = Prot::READ.union(Prot::WRITE);
 pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
-/// Most frames of any machine here.
+/// The largest number of frames of a machine here.
 const MOST_FRAMES: u64 = 1024;
-/// The same with memory that is added, or is laid out late. The host gives it when it is touched.
+/// The same with memory that is added, or is laid out late. The host provides it at the first touch.
 const MOST_FRAMES_LATER: u64 = 21 << 15;
 /// Slots of the swap area.
 pub const NR_SLOTS: usize = 8;
@@ -28,7 +28,7 @@ shuttle::thread_local! {
     static CPU: Cell<u16> = Cell::new(0);
 }
 
-/// What hardware knows of a page: where it is, and what may be done without a walk.
+/// A translation in a TLB: the page's frame, and the accesses that need no walk.
 #[derive(Clone, Copy)]
 pub struct Walked {
     pub pfn: Pfn,
@@ -44,7 +44,7 @@ pub struct Shuffled<F> {
     memory: *mut u8,
     frames: [FrameRange; 1],
     nr_frames_at_most: u64,
-    /// What `begin` says.
+    /// The answer of `begin`.
     is_zero: bool,
     /// Threads are coroutines of one system thread and no access to a TLB has a
     /// scheduling point in it.
@@ -74,7 +74,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
     fn nr_frames_at_most(&self) -> u64 {
         self.nr_frames_at_most
     }
-    /// As the schedules before have left it.
+    /// Its content is that of the last schedule.
     fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         (u64::from(range.first.0) + range.nr_frames <= self.nr_frames_at_most).then_some(false)
     }
@@ -116,7 +116,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
     fn nr_swap_slots(&self) -> u32 {
         NR_SLOTS as u32
     }
-    /// Others run before and after.
+    /// Other CPUs run before and after.
     fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         sync::spin();
         // SAFETY: I1, I6: nobody writes the frame of a slot.
@@ -146,7 +146,7 @@ pub fn vm<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'st
     vm_that_grows(nr_cpus, nr_frames, 0, tunables)
 }
 
-/// The same of a machine to which memory may be added, up to that frame.
+/// The same for a machine to which memory may be added, up to that frame.
 pub fn vm_that_grows<F: Format>(
     nr_cpus: usize,
     nr_frames: u64,
@@ -159,7 +159,7 @@ pub fn vm_that_grows<F: Format>(
     vm_of(nr_cpus, nr_frames, nr_frames_at_most, true, tunables)
 }
 
-/// The same of a machine whose memory is not zero: as the schedules before have left it.
+/// The same for a machine whose memory is not zero: it has the content of the last schedule.
 pub fn vm_that_is_not_zero<F: Format>(
     nr_cpus: usize,
     nr_frames: u64,
@@ -199,19 +199,19 @@ fn vm_of<F: Format>(
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 
-/// The calling thread is that CPU.
+/// Makes the calling thread that CPU.
 pub fn be(cpu: u16) {
     CPU.with(|c| c.set(cpu));
     sync::run_as(usize::from(cpu));
 }
 
-/// The hardware's walk: it sees memory and no store buffer.
+/// Walks the tables as hardware does: it sees memory and no store buffer.
 pub fn walk<F: Format>(space: &Space<F>, vm: &Vm<Shuffled<F>>, addr: u64) -> Option<Walked> {
     walk_for(space, vm, addr, Rights::empty(), false)
 }
 
-/// The same for an access that needs these rights; sets the accessed bit, and the
-/// dirty bit for a store.
+/// Walks for an access that needs these rights; sets the accessed bit, and the dirty
+/// bit for a store.
 fn walk_for<F: Format>(
     space: &Space<F>,
     vm: &Vm<Shuffled<F>>,
@@ -246,7 +246,7 @@ fn walk_for<F: Format>(
     None
 }
 
-/// A load or store of the program's through the CPU's TLB, as hardware does it.
+/// Loads or stores for the program through the CPU's TLB, as hardware does.
 ///
 /// # Errors
 ///
@@ -279,7 +279,7 @@ pub fn access<F: Format>(
         if let Some(value) = done {
             return Ok(value);
         }
-        // The walk and the fill are one step, as if the hardware were quick.
+        // The walk and the fill of the TLB are one step here.
         let walked = sync::quietly(|| walk_for(space, vm, addr, need, store.is_some()));
         match walked {
             Some(walked) => tlb.borrow_mut().insert(key, walked),
@@ -292,7 +292,7 @@ pub fn access<F: Format>(
     }
 }
 
-/// Plays `schedule` under so many random schedules.
+/// Runs `schedule` under so many random schedules.
 pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();
     config.stack_size = 256 << 10;
@@ -301,11 +301,11 @@ pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
     runner.run(schedule);
 }
 
-/// Most turns that a CPU waits before it begins.
+/// The largest number of turns that a CPU waits before it begins.
 const START_TURNS: u64 = 400;
 
-/// Runs the actors as CPUs 0, 1, ... with store buffers, each from a moment of its
-/// own; afterwards nothing is buffered.
+/// Runs the actors as CPUs 0, 1, ... with store buffers. Each begins at a random moment;
+/// afterwards nothing is buffered.
 pub fn run(nr_cpus: usize, actors: Vec<Box<dyn FnOnce() + Send>>) {
     sync::begin(nr_cpus);
     let threads: Vec<_> = actors

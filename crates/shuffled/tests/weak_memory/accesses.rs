@@ -36,7 +36,7 @@ fn store_against_munmap_of_a_page() {
     store_against(true, |w| w.space.munmap(at(0), 4096).unwrap());
 }
 
-/// The tables go, too.
+/// Removes the tables, too.
 #[test]
 fn store_against_munmap_of_everything() {
     store_against(true, |w| w.space.munmap(at(0), 4 * 4096).unwrap());
@@ -139,8 +139,8 @@ fn store_against_a_smaller_object() {
     });
 }
 
-/// Page 14 may be read and page 15 written, all the time. What comes lies below, in
-/// the same node, and moves their records in it. Two retired nodes are freed.
+/// Page 14 may be read and page 15 written, all the time. New mappings lie below, in the
+/// same node, and move their records in it. Two retired nodes are freed.
 #[test]
 fn lookups_against_deferred_nodes() {
     shuffled(SCHEDULES, || {

@@ -1,11 +1,11 @@
-//! fork(2) while others write and pin: the child has the page of one moment.
+//! fork(2) while other CPUs write and pin: the child has the page of one moment.
 
 use super::*;
 
 type Child = Arc<Mutex<Option<Space>>>;
 
-/// Page 0 is written, and CPU 0 forks while the other CPUs do what they do. The child
-/// has one moment's page: what it shows does not change.
+/// Page 0 is written, and CPU 0 forks while the other CPUs run `others`. The child has
+/// the page of one moment: its value does not change.
 fn fork_against(others: impl Fn(World) -> Vec<Actor> + Sync + Send + Copy + 'static) {
     shuffled(SCHEDULES, move || {
         let w = World::new();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Few frames are free, and three CPUs want them, each for pages of its own. Groups
-/// are robbed; no frame is had twice or lost, and what was written stays.
+/// Few frames are free, and three CPUs want them, each for pages of its own. CPUs empty
+/// each other's caches; no frame has two owners or is lost, and stores stay.
 #[test]
 fn thieves() {
     shuffled(SCHEDULES, || {
@@ -36,8 +36,8 @@ fn thieves() {
     });
 }
 
-/// Each of two faults claims what it finds. Neither is refused: there are frames for
-/// both, in the blocks, on their way, or in the other's frame cache.
+/// Each of two faults claims the frames that it finds. Neither is refused: there are
+/// frames for both, in the blocks, on their way, or in the other's frame cache.
 #[test]
 fn frames_on_their_way() {
     shuffled(SCHEDULES, || {

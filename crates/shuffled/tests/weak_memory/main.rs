@@ -2,7 +2,7 @@
 //! with TLBs that go stale: pairs of operations, each under many random schedules.
 //!
 //! The plain stores that ship are run as they are: entering and leaving a section,
-//! taking frames from a frame cache, hints, generations. What a program stores waits in the
+//! taking frames from a frame cache, hints, generations. A program's stores wait in the
 //! same buffers. Each barrier of these protocols has a mutant that a test here kills.
 
 mod accesses;
@@ -33,12 +33,12 @@ const KEEP: MremapFlags = MOVE.union(MremapFlags::DONTUNMAP);
 const NR_CPUS: usize = 3;
 const NR_FRAMES: u64 = 128;
 const SCHEDULES: usize = 2500;
-/// A visit has few moments at which its set of CPUs is behind.
+/// A visit has few moments at which its set of CPUs is out of date.
 const VISITS: usize = 10_000;
-/// The value with which counting up ends.
+/// The last value that is written.
 const LAST: u64 = 8;
 
-/// What threads share; leaked, since threads ask for `'static`.
+/// The state that threads share; leaked, since threads ask for `'static`.
 #[derive(Clone, Copy)]
 struct World {
     vm: &'static Vm<Machine>,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The page moves to other frames under the CPU that uses it.
+/// The page moves to other frames while a CPU uses it.
 fn use_against_moves(write: fn(World, u64, u64)) {
     shuffled(SCHEDULES, move || {
         let w = World::new();
@@ -32,8 +32,8 @@ fn call_against_moves() {
 }
 
 /// The mapping moves, from two leaf tables to two others, while a CPU stores in it. A
-/// store that was done is at the new place (or, if the source stays, was done after
-/// the move and is at the old one).
+/// finished store is at the new place (or, if the source stays, it came after the move
+/// and is at the old place).
 fn stores_against_mremap(flags: MremapFlags) {
     shuffled(SCHEDULES, move || {
         let w = World::new();

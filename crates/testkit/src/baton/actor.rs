@@ -1,4 +1,4 @@
-//! What an actor does: deeds, each of them told to the history. Here are those that
+//! An actor's deeds. Each of them is told to the history. This file has those that
 //! change no byte.
 
 mod accesses;

@@ -7,7 +7,7 @@
 //! late        an actor of its own ends them, whenever its turn comes
 //! never       the same, but only when everybody left waits: then all of them have to be operations that want a page
 //! ```
-//! What late reads bring may be older than their end: the bytes are read first or last, at random.
+//! The bytes of a late read may be older than its end: the bytes are read first or last, at random.
 
 use super::turns::Turns;
 use super::{FILE_PAGES, file_pages, offset_of};

@@ -1,9 +1,9 @@
-//! What each page may hold: a history of stores and removals with the times at which
-//! they began and ended.
+//! The values that each page may hold: a history of stores and removals with the times
+//! at which they began and ended.
 //!
 //! A value may be seen if it was stored before the look ended, and nothing that
-//! certainly took effect lies wholly between that store and the look. So what a
-//! thread stored and was told has been stored is there unless a removal overlapped.
+//! certainly took effect lies wholly between that store and the look. So a value whose
+//! store has returned is there unless a removal overlapped.
 //!
 //! A page of a private mapping of a file shows its copy, or what the file's page shows. A copy is made by a store
 //! or a pin: until it is written it shows what the file's page had then.
@@ -81,7 +81,7 @@ impl History {
         self.now
     }
 
-    /// What happened, for whoever reads of a problem.
+    /// The events, for the report of a problem.
     pub(super) fn note(&mut self, what: String) {
         self.notes.push(format!("{}: {what}", self.now));
     }
@@ -174,7 +174,7 @@ impl History {
         for page in &mut self.pages {
             let overlapping = page.events.iter_mut().filter(|e| e.value != 0 && e.end > from);
             overlapping.for_each(|e| e.is_certain = false);
-            // Who looked at the old place saw the page that stayed behind.
+            // A look at the old place saw the page that stayed behind.
             let (is_certain, removes) = (false, true);
             page.events.push(Event { value: 0, begin: from, end: now, is_certain, until: now, removes });
         }

@@ -1,7 +1,7 @@
 //! One baton: of all actors only its holder runs. It passes on where the core waits.
 //!
 //! Each pass is a decision, taken from a list, then from a seed; so a round repeats
-//! exactly. Who waits sleeps on a condition variable outside the core's knowledge.
+//! exactly. A waiting actor sleeps on a condition variable outside the core's knowledge.
 
 use crate::random::Random;
 use std::cell::Cell;
@@ -19,12 +19,12 @@ const IDLE_MAX: u64 = 400_000;
 /// no seed.
 const STAY: u64 = 32;
 
-/// Who gets the baton.
+/// The choice of the next holder of the baton.
 #[derive(Clone, Debug)]
 pub enum Schedule {
     /// Anybody, by random numbers.
     Seeded(u64),
-    /// The decisions in the list, by number of the actor among those that are left;
+    /// The decisions in the list, by number of the actor among those that still run;
     /// afterwards each for a while.
     Listed(Vec<usize>),
 }

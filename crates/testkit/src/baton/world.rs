@@ -1,4 +1,4 @@
-//! What the actors of a round share: the space, what is mapped there, and what is known of it.
+//! The state that the actors of a round share: the space, its mappings, and their known contents.
 
 use super::actor::{At, Place};
 use super::deed::Deed;
@@ -126,7 +126,7 @@ impl<'vm> World<'vm> {
         drop(playing);
     }
 
-    /// Whether nobody gets on, since reads do not end. All who are left have to want a page.
+    /// Whether no actor can go on, since reads do not end. Then each that still runs must want a page.
     pub(super) fn are_stuck(&self) -> bool {
         let nr_idle = self.turns.nr_idle();
         if nr_idle < STUCK {

@@ -1,4 +1,4 @@
-//! `cargo xtask soak days`: how many huge pages are left after days of use.
+//! `cargo xtask soak days`: how many huge pages memory gives after days of use.
 //!
 //! Exit codes: 0 done, 1 a byte, a frame or an invariant was lost, or fewer huge pages than
 //! `--least`; 2 bad arguments.

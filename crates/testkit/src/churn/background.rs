@@ -1,5 +1,5 @@
-//! What changes no page's content, and may be refused: collapses, compaction, looks
-//! without a lock, other knobs. And memory that fails.
+//! Steps that change no page's content, and may be refused: collapses, compaction, looks
+//! without a lock, other knobs. Also memory that fails.
 
 use super::{BASE, HUGE_PAGES, NR_STRETCHES, Root, Worker};
 use crate::hosted;

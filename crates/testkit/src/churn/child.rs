@@ -1,5 +1,5 @@
-//! Programs that were forked off while others were at work: of some pages it is
-//! known what they have to show.
+//! Programs that were forked while others were at work. The test knows what some of their
+//! pages must show.
 
 use super::touch::{self, Touch};
 use super::{BASE, Chunk, Done, HUGE_PAGES, MAX_CHILDREN, NR_STRETCHES, Root, Worker, lock, try_lock};
@@ -33,7 +33,7 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
         let known = mine.iter().flat_map(|chunk| chunk.writable()).collect();
         let number = self.world.number();
         let child = Child { space, tag: self.space_tag(root), number, known };
-        // What the parent writes now the child is not to see.
+        // The child must not see what the parent writes now.
         for chunk in &mut mine {
             chunk.write_some(self.world, running, &mut self.random)?;
         }
@@ -42,7 +42,7 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
         Ok(())
     }
 
-    /// Goes on with a child, whoever had it before, or ends it.
+    /// Goes on with a child, no matter which CPU had it before, or ends it.
     pub(super) fn with_child(&mut self, cpu: &CpuGuard<'_, F>) -> Done {
         let Some(mut child) = lock(&self.world.children).pop() else { return Ok(()) };
         {

@@ -1,4 +1,4 @@
-//! Some pages of a space, and what is in them: known to whoever holds the lock.
+//! Some pages of a space, and their contents, which the holder of the lock knows.
 
 use super::touch::{PLACES, Touch, call, expect, refused, stamp, write};
 use super::{CHUNK_PAGES, World, lock};
@@ -344,7 +344,7 @@ impl<'vm, F: Format> Chunk<'vm, F> {
         Ok(())
     }
 
-    /// What a pin shows is what the page has.
+    /// A pin shows the page's bytes.
     fn look_at_pins(&self) -> Result<(), String> {
         for held in &self.held {
             for place in PLACES {

@@ -1,4 +1,4 @@
-//! What is done to whole huge pages, with the locks of all their chunks.
+//! Steps on whole huge pages, with the locks of all their chunks.
 
 use super::chunk::Chunk;
 use super::touch::call;

@@ -10,7 +10,7 @@ const AT: u64 = 0x40_0000_0000;
 const HUGE: u64 = 512 * PAGE;
 /// No clock decides what is done.
 const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
-/// Steps of the daemon in vain, for each time that they go through all of memory, before no more is hoped for.
+/// Steps of the daemon without success, for each time that they go through all of memory, before the test gives up.
 const VAIN_ROUNDS: u64 = 4;
 
 /// Takes huge pages for as long as compaction makes any.

@@ -146,7 +146,7 @@ impl<'vm> Process<'vm> {
     pub(super) fn fork(&self) -> Done<Process<'vm>> {
         let space = self.space.fork().map_err(|e| said("fork")(&e))?;
         let stamps = self.stamps.clone();
-        // What it shares is its parent's in the count.
+        // Pages that it shares count as its parent's.
         let nr_touched = self.nr_touched - self.nr_touched / 4;
         Ok(Process { space, stamps, nr_touched, nr_shared: 0, nr_shared_touched: 0, ends_at: 0, ..*self })
     }

@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What should have happened, and has not.
+    /// Events that should have happened, and have not.
     pub(super) fn missing(&self, mix: Mix) -> Done {
         let objects = [self.nr_object_out, self.nr_object_failed];
         let is_missing = self.nr_private_out == 0 || mix.objects_permille > 0 && objects.contains(&0);

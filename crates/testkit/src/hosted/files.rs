@@ -43,7 +43,7 @@ impl Storage {
         pages.for_each(|(_, word)| word.store(0, SeqCst));
     }
 
-    /// Nothing is left from that byte on.
+    /// Zeroes all bytes from that one on.
     fn cut(&self, bytes: u64) {
         let first = bytes.saturating_sub(FILE_WORD_AT).div_ceil(PAGE);
         self.clear(first, FILE_PAGES);

@@ -14,7 +14,7 @@ impl Model {
         }
         let page = &self.space(who).pages[&number];
         let allowed = match needs {
-            // What can be written or executed can be read.
+            // A page that can be written or executed can be read.
             READ => page.attrs.prot != 0,
             _ => page.attrs.prot & needs != 0,
         };

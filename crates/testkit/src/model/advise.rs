@@ -35,14 +35,14 @@ impl Model {
         if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
             return Ok(self.populate(who, first, end, advice == MADV_POPULATE_WRITE));
         }
-        // What may go at any time goes now, or not: the system's choice.
+        // Pages that may go at any time go now, or not: the system's choice.
         let may_go = |page: &Page| page.lazy || page.attrs.has_object();
         if matches!(advice, MADV_PAGEOUT | MADV_COLD)
             && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page))
         {
             return Err(Unknown);
         }
-        // What is out goes at once, what is not stays.
+        // Swapped pages go at once, others stay.
         let may_be_out = |(_, page): (&u64, &Page)| self.may_be_out(page);
         if advice == MADV_FREE && self.space(who).pages.range(first..end).any(may_be_out) {
             return Err(Unknown);
@@ -173,7 +173,7 @@ impl Model {
         for (i, number) in (first..end).enumerate() {
             let page = &self.space(who).pages[&number];
             let here = match page.shown() {
-                // What the object has counts, guarded or not.
+                // The object's pages count, guarded or not.
                 Some(object) => self.objects[object].has(page.index),
                 None if page.attrs.behind.is_some() => true,
                 None => !page.guard && matches!(page.present, Present::Zero | Present::Data | Present::Failed),

@@ -1,4 +1,4 @@
-//! What huge pages leave to the system: which pages come with one that is
+//! The choices that huge pages leave to the system: which pages come with one that is
 //! touched, and whether a collapse succeeds.
 //!
 //! A page that nobody touched may be resident as a neighbour of one that was, if
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// `MADV_COLLAPSE`. What cannot be collapsed by its mapping is refused for
+    /// `MADV_COLLAPSE`. A range that its mapping does not allow to collapse is refused for
     /// sure; else the system may find a reason not to.
     pub(super) fn collapse(&mut self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
         let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX, may_refuse: false });

@@ -1,4 +1,4 @@
-//! What a machine does to programs' pages between their steps: memory fails, and pages leave
+//! A machine's changes to programs' pages between their steps: memory fails, and pages leave
 //! memory for a while.
 
 use super::*;

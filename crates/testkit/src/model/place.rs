@@ -170,7 +170,7 @@ impl Model {
         self.split_after(who, end, &inside);
     }
 
-    /// What follows `end` and had the same piece as what was changed before it.
+    /// Pages after `end` that had the same piece as the pages that were changed before it.
     fn split_after(&mut self, who: u64, end: u64, changed: &BTreeMap<u64, u64>) {
         let piece = self.new_piece();
         let space = self.space_mut(who);
@@ -184,7 +184,7 @@ impl Model {
         }
     }
 
-    /// Nothing is mapped there any more. What follows is a VMA of its own, also
+    /// Nothing is mapped there any more. The next pages are a VMA of their own, also
     /// when something grows up to it again.
     pub(super) fn unmap(&mut self, who: u64, first: u64, end: u64) {
         let space = self.space_mut(who);

@@ -51,7 +51,7 @@ impl Remap {
             || self.keep && self.old_len != self.new_len
     }
 
-    /// What the model leaves alone: hints, the lowest pages, lengths beyond
+    /// Calls that the model does not predict: hints, the lowest pages, lengths beyond
     /// everything.
     fn is_unknown(&self, task_size: u64) -> bool {
         self.keep && !self.fixed && self.new != 0
@@ -139,7 +139,7 @@ impl Model {
             // Others are refused, before or after the target is gone.
             return if is_one(remap.old_pages())? { Ok(true) } else { Err(Unknown) };
         }
-        // What is cut off may be anything.
+        // The part that is cut off may be anything.
         Ok(remap.old_len == remap.new_len || is_one(remap.old_pages().min(remap.new_pages()))?)
     }
 

@@ -7,7 +7,7 @@
 use crate::op::Outcome;
 
 core::arch::global_asm!(
-    // Whoever names a label may be in another object file of this crate.
+    // The use of a label may be in another object file of this crate.
     ".globl softfault_native_load1, softfault_native_load8, softfault_native_store1, softfault_native_store8",
     ".globl softfault_native_exec, softfault_native_back, softfault_native_failed",
     ".p2align 4",

@@ -1,4 +1,4 @@
-//! Objects of somebody else's frames: programs read them, copies are private, and nothing takes or changes a frame.
+//! Objects of foreign frames: programs read them, copies are private, and nothing takes or changes a frame.
 
 use super::common::objects::{bytes, content, whole};
 use super::common::*;
@@ -71,7 +71,7 @@ fn programs_read_and_copy() {
     });
 }
 
-/// What would write, move or take a frame of somebody else is refused by name.
+/// Calls that would write, move or take a foreign frame are refused by name.
 #[test]
 fn what_changes_frames_is_refused() {
     with_image(|vm, space| {

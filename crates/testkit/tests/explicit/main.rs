@@ -109,7 +109,7 @@ fn what_cannot_be_installed_is_refused_by_name() {
     });
 }
 
-/// Whoever wants a page that is being installed sleeps; a second install is refused; an install that is given up wakes.
+/// A CPU that wants a page that is being installed sleeps; a second install is refused; an install that is given up wakes.
 #[test]
 fn an_install_under_way() {
     in_each_setup(2, 16 << 20, |w| {

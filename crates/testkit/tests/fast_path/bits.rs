@@ -55,7 +55,7 @@ fn f11_accessed_and_dirty_survive_a_change_of_rights() {
 fn f11_dirty_survives_a_move() {
     in_each_setup(2, ARENA, |w| {
         const AWAY: u64 = BASE + (64 << 20);
-        // What was stored before the pages were made clean may lie on clean ones: the
+        // Values stored before the pages were made clean may lie on clean ones: the
         // round is stored, which begins when they are.
         let round = AtomicU64::new(0);
         let store = |running: &Running<'_>, stop: &AtomicBool| {

@@ -28,7 +28,7 @@ fn f10_out_of_frames_in_the_middle() {
         assert_eq!(rss.anon + rss.tables, start, "a refused fault keeps nothing");
         assert!(w.space.fork().is_err());
         check(w.vm, &[w.space]);
-        // What is there can be read, and one page less is room for one more.
+        // Present pages can be read, and one page less makes room for one more.
         let running = w.cpu.enter(w.space).unwrap();
         let have: Vec<u64> = (0..1024).filter(|page| w.space.translate_at_rest(BASE + page * PAGE).is_some()).collect();
         assert_eq!(have.len() as u64, rss.anon);

@@ -134,7 +134,7 @@ fn f3_guards() {
     stores_against(advise(GUARD_INSTALL), advise(GUARD_REMOVE), false, FaultError::Guard, None);
 }
 
-/// What was written before it began is gone when it returns; what a thread wrote
+/// Values written before it began are gone when it returns; what a thread wrote
 /// it reads back, or nothing at all.
 #[test]
 fn f3_madv_dontneed() {

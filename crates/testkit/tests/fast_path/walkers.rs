@@ -54,7 +54,7 @@ fn f7_a_remote_fault_is_charged_to_its_target() {
                 other.handle_fault(BASE + page * PAGE, Access::Write).unwrap();
             }
             (0..8).for_each(|page| other.write(shared + page * PAGE, b"x").unwrap());
-            // What this CPU remembers of the one must not be taken for the other.
+            // This CPU's hint for the one must not be used for the other.
             other.handle_fault(BASE, Access::Read).unwrap();
             running.write_u64(BASE, 1).unwrap();
         };

@@ -58,7 +58,7 @@ fn a_folio_moves_by_any_of_its_frames() {
     });
 }
 
-/// What the head said of the folio, the new head says.
+/// The new head has the state of the old one.
 #[test]
 fn a_moved_folio_is_as_dirty_as_it_was() {
     in_each_setup(1, 32 << 20, |w| {
@@ -155,7 +155,7 @@ fn blocks_with_folios_are_emptied() {
         let mut nr_made = 0;
         let mut taken = vec![];
         while w.vm.compact_step(&patient()).is_ok() {
-            // Who takes the block keeps the next step from finding it.
+            // The CPU that takes the block keeps the next step from finding it.
             let huge = w.vm.new_shared_object_of(512 * PAGE, orders(9, 9)).unwrap();
             huge.write(0, b"h").unwrap();
             taken.push(huge);

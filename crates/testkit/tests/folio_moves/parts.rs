@@ -61,7 +61,7 @@ fn the_kth_allocation_of_a_move_in_part_fails() {
         number(&object, 512);
         frame(w.space, 300);
         let nr_free = w.vm.vmstat().nr_free_pages;
-        // No block is left.
+        // No block is free.
         w.vm.age(32, 7);
         let nr_aged = nr_free - w.vm.vmstat().nr_free_pages;
         let mut nr_moved = 0;
@@ -115,7 +115,7 @@ fn what_stays_whole_moves_in_no_part() {
 }
 
 /// A pin for long takes the whole folio out of its block, or a part if there is no room; the pages
-/// beside it in the block do not suffer. What fills a block stays, and is not in the way there.
+/// beside it in the block do not suffer. A folio that fills a block stays, and is not in the way there.
 #[test]
 fn a_long_pin_sets_a_folio_apart() {
     for (order, nr_moved) in [(1, 2), (4, 16), (8, 256), (9, 0)] {

@@ -128,7 +128,7 @@ fn a_hole_cuts_it() {
         SOME.iter().filter(|page| !hole.contains(page)).for_each(|page| {
             assert_eq!(content(&object, page * PAGE), page.to_be_bytes());
         });
-        // What was freed comes again, in pages of 2 MiB at most; the others are cut as before.
+        // Freed pages come again, in pages of 2 MiB at most; the others are cut as before.
         touch(w.space, AT + 78 * BLOCK * PAGE).unwrap();
         assert_eq!(object.nr_resident_pages(), NR - nr + BLOCK);
         is_right();
@@ -241,7 +241,7 @@ fn the_kth_allocation_of_a_fill_fails() {
                 assert!(k >= 2, "a table, a node and the page");
                 break;
             }
-            // What came so far stays: then the next one is refused.
+            // Folios that came so far stay: then the next one is refused.
             w.vm.fail_allocation(Some(0));
             assert_eq!(touch(w.space, AT + 3 * PAGE), Err(FaultError::OutOfFrames));
             w.vm.fail_allocation(None);

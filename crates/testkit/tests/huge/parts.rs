@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What an operation on part of a huge page leaves, and on all of it.
+/// The state after an operation on part of a huge page, and on all of it.
 fn parts(what: impl Fn(&AddressSpace<'_, Hosted>, u64, u64), whole_stays_huge: Option<u64>) {
     let ranges = [(0, 512), (0, 1), (511, 1), (100, 300), (0, 256), (256, 256)];
     for (first, nr) in ranges {

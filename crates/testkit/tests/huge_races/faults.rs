@@ -51,7 +51,7 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
     });
 }
 
-/// Two want one MiB each of the same pages. Whoever is slower at an entry gives the
+/// Two want one MiB each of the same pages. The one that is slower at an entry gives the
 /// frame back that it had for it; whether all are back is looked at in the end.
 #[test]
 fn batches_race_for_the_same_pages() {

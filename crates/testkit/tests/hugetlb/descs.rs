@@ -68,7 +68,7 @@ fn a_page_stays_without_frames_for_them() {
             assert_eq!(w.vm.vmstat().nr_free_pages, before.nr_free_pages, "{k}");
             check(w.vm, &[w.space]);
         }
-        // What is used becomes surplus, which goes when it is freed, if it can.
+        // Used pages become surplus, and go when they are freed, if they can.
         let shared = object(w, 2);
         w.space.mmap_object(AT, 2 * HUGE, RW, SHARED | FIXED, whole(&shared)).unwrap();
         (0..2).for_each(|page| touch(w.space, AT + page * HUGE).unwrap());

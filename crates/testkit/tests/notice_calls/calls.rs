@@ -10,7 +10,7 @@ use softfault::{
     Order, Pfn, Prot, Term, VmaFlags,
 };
 
-/// What becomes of a call in a notice.
+/// The result of a call in a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum May {
     /// It works.

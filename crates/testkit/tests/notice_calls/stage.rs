@@ -76,7 +76,7 @@ pub struct Stage {
     cpu_1: Mutex<(Sender<()>, Receiver<()>)>,
 }
 
-/// What is made anew for each notice.
+/// The objects that are made anew for each notice.
 #[derive(Default)]
 struct Props {
     sharers: Vec<Space<'static>>,
@@ -253,7 +253,7 @@ impl Stage {
         }
     }
 
-    /// Nothing is left owned, locked, counted or marked.
+    /// Nothing stays owned, locked, counted or marked.
     pub fn everything_works(&self, moment: Moment) {
         self.make_room();
         let mut bytes = [0; 4 * PAGE as usize];

@@ -3,7 +3,7 @@
 use super::mirror::Mirror;
 use super::*;
 
-/// T15. What is used once is counted once, through whichever table.
+/// T15. One use is counted once, through whichever table.
 #[test]
 fn t15_ageing() {
     in_each_setup(2, ARENA, |w| {

@@ -194,7 +194,7 @@ fn change(w: &World<'_>, running: &Running<'_>, base: u64, round: u64) {
             w.space.mprotect(at, 2 * PAGE, RW).unwrap();
         }
         3 => {
-            // What moves away shows its old page's number in the new place; so it goes.
+            // A page that moves away shows its old number in the new place, so it is removed.
             w.space.mremap(at, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, OTHER).unwrap();
             w.map(at, 1, RW);
             w.space.munmap(OTHER, PAGE).unwrap();

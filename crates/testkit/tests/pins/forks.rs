@@ -43,7 +43,7 @@ fn pin_after_the_fork_unshares() {
     });
 }
 
-/// What may only be read is the space's own all the same, and stays it when it
+/// A page that may only be read is the space's own all the same, and stays so when it
 /// becomes writable.
 #[test]
 fn a_page_that_may_only_be_read() {

@@ -21,7 +21,7 @@ fn pin<'vm>(space: &Space<'vm>, addr: u64, access: Access) -> Held<'vm> {
     Held::of(space, addr, access, Term::Short).unwrap()
 }
 
-/// What one writes the other sees, both ways where the pin is for writing.
+/// Pin and space see each other's writes, both ways where the pin is for writing.
 fn assert_same(pin: &Held<'_>, space: &Space<'_>, addr: u64) {
     let n = read(space, addr);
     assert_eq!(through(pin), n);

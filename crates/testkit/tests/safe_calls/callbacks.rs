@@ -34,7 +34,7 @@ fn a_subscriber_that_calls_back_is_stopped() {
         space.munmap(BASE, PAGE).unwrap();
         assert_eq!(vm.machine().notices_lost(), 1, "{name}: called back");
         assert!(space.page_state(BASE).is_none());
-        // Nothing is left marked: lookups, operations and the end of the subscription.
+        // Nothing stays marked: lookups, operations and the end of the subscription.
         space.write(BASE + PAGE, &[1]).unwrap();
         subscription.lookup(space, BASE + PAGE).unwrap();
         space.unsubscribe(subscription).unwrap();
@@ -47,7 +47,7 @@ fn a_subscriber_that_calls_back_is_stopped() {
     }
 }
 
-/// What a subscriber may do: look up, and ask what waits for nothing.
+/// The calls that a subscriber may make: lookups, and questions that wait for nothing.
 #[test]
 fn a_subscriber_may_look_pages_up() {
     let vm: &'static Vm<Hosted> = Box::leak(Box::new(Setup::PLAIN.vm(1, 8 << 20)));

@@ -165,7 +165,7 @@ fn a_cpu_is_bound_once() {
         threads.spawn(|| assert!(panics(|| _ = vm.new_space()).contains("not a CPU of this machine")));
     });
     assert!(panics(|| _ = other.new_space()).contains("not a CPU of this machine"));
-    // Whoever forgets a guard stays that CPU; the machine goes on without it.
+    // A thread that forgets a guard stays that CPU; the machine goes on without it.
     std::mem::forget(cpu);
     drop(vm.new_space().unwrap());
     let vm = Vm::new(vm.into_machine(), Tunables::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What the frames of a used machine hold, and closures that change the memory they are called about.
+//! The content of the frames of a used machine, and closures that change the memory they are called about.
 
 use super::*;
 

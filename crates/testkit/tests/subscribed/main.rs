@@ -1,5 +1,5 @@
 //! I24, I27: private pages of spaces with subscribers move, or go out of use, and the
-//! subscribers are told. What a mirror sees meanwhile: `notify`.
+//! subscribers are told. `notify` has a mirror meanwhile.
 #![deny(unsafe_code)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What subscribers are told of moves and failed memory, and in which order.
+//! Notices of moves and failed memory, and their order.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn all_who_map_the_page_are_told() {
     });
 }
 
-/// A page that stays was told of in vain, and both notices come all the same.
+/// Both notices come also for a page that stays.
 #[test]
 fn a_pinned_page_stays() {
     in_setup(Setup::PLAIN, 1, ARENA, |w| {

@@ -1,4 +1,4 @@
-//! What walks and accesses through a translation do to pages and entries.
+//! Effects of walks and of accesses through a translation on pages and entries.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What ends a translation, and what does not.
+//! Changes that end a translation, and changes that do not.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_copy_ends_the_translation_of_what_was_copied() {
     });
 }
 
-/// What adds rights or pages ends nothing.
+/// A change that adds rights or pages ends nothing.
 #[test]
 fn a_translation_outlives_what_takes_nothing_away() {
     with_walker(|space, walker| {

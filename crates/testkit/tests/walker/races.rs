@@ -60,7 +60,7 @@ fn stores_against_munmap() {
     );
 }
 
-/// What the parent stores after fork(2) the child does not see.
+/// The child does not see what the parent stores after fork(2).
 #[test]
 fn stores_against_fork() {
     let last = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What a file says: what it defines, imports, names and calls, all as written.
+//! The facts of a file: what it defines, imports, names and calls, all as written.
 //!
 //! `reader.rs` collects it, `names.rs` resolves it.
 

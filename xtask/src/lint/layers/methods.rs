@@ -5,7 +5,7 @@
 //! one: for that it needs a value of the type, and every way to get one (a
 //! parameter, a field, a result) names the type, which is seen. A generic
 //! parameter has the methods of its bounds alone. An added method is different:
-//! everybody who has a value of the lower type, and sees the method, can call it. So
+//! any code that has a value of the lower type, and sees the method, can call it. So
 //! - nobody below calls a method by the name of an added one that is visible there;
 //!   not a method of `core` either, since the call looks the same;
 //! - for the same reason no layer in which an added method of a higher one is
@@ -59,7 +59,7 @@ fn definitions<'a>(names: &'a Names, levels: &Levels) -> Definitions<'a> {
     let mut definitions = Definitions::new();
     for (file, read) in names.files.iter().enumerate() {
         for method in &read.facts.methods {
-            // What implements a trait is called through the trait.
+            // A method of a trait is called through the trait.
             if method.of.is_some() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Who may name whom: layers of the core, and no circles of modules.
+//! Checks which files may name which: layers of the core, and no circles of modules.
 //!
 //! Seen are, in every file that is not for tests alone:
 //! - `use` in all its forms, and what is used through a re-export: it counts for
@@ -87,7 +87,7 @@ pub fn report(sources: &[Source]) -> Result<(), String> {
     if findings.is_empty() && circles.is_empty() { Ok(()) } else { Err("the core breaks its layers".into()) }
 }
 
-/// What breaks the layers of a crate, and the circles of files within a layer. Where
+/// The breaches of the layers of a crate, and the circles of files within a layer. Where
 /// nothing breaks the layers there are no others.
 fn layers(sources: &[Source], rules: &Rules) -> Result<(Vec<Finding>, Vec<Breach>), String> {
     let names = Names::read(sources, rules.src)?;

@@ -125,12 +125,12 @@ impl<'a> Names<'a> {
         types
     }
 
-    /// What a path in code names.
+    /// The item that a path in code names.
     pub fn named(&self, named: &Named) -> Vec<Target> {
         self.resolve(&named.module, &named.segments)
     }
 
-    /// What an import names.
+    /// The item that an import names.
     pub fn imported(&self, file: usize, import: usize) -> Vec<Target> {
         let facts = &self.files[file].facts.uses[import];
         let way = Way { not: Some((file, import)), ..Way::default() };

@@ -72,7 +72,7 @@ fn type_path(ty: &syn::Type) -> Segments {
     }
 }
 
-/// Who can use a member.
+/// The code that can use a member.
 enum Seen<'a> {
     Everywhere,
     By(&'a syn::Visibility),
@@ -98,10 +98,10 @@ impl Reader {
         self.facts.named.push(Named { module: self.module.clone(), segments, line });
     }
 
-    /// What an `impl` or a `trait` has of this name, on the type or trait `on`.
+    /// The member of this name of an `impl` or a `trait`, on the type or trait `on`.
     fn member(&mut self, ident: &syn::Ident, has_receiver: bool, on: &Segments, of: Option<&Segments>, to: &Seen) {
         let seen_in = match to {
-            // What a trait declares is as visible as the trait.
+            // A trait's members are as visible as the trait.
             Seen::Everywhere => String::new(),
             Seen::By(_) if of.is_some() => String::new(),
             Seen::By(visibility) => seen_in(visibility, &self.module),

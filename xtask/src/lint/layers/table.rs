@@ -11,7 +11,7 @@ pub struct Layer {
     pub members: &'static [&'static str],
 }
 
-/// What is checked of a crate.
+/// The checks of a crate.
 pub struct Rules<'a> {
     /// The folder of its sources, with `/` at its end.
     pub src: &'a str,
@@ -46,7 +46,7 @@ pub const CORE: Rules<'static> = Rules {
 pub const KERNEL: Rules<'static> = Rules {
     src: "crates/kernel/src/",
     layers: &[Layer { name: "port", members: &["port"] }, Layer { name: "linux", members: &["linux", "main"] }],
-    // What runs on a thread: the port calls it from the entries of the kernel.
+    // Code that runs on a thread: the port calls it from the entries of the kernel.
     open_traits: &["Program"],
     core_names: &["add", "get", "len", "nr_pages", "push", "remove", "replace", "set", "take", "write"],
     facades: &[],
@@ -78,7 +78,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "swap", members: &["swap"] },
     Layer { name: "table", members: &["table"] },
     Layer { name: "notify", members: &["notify"] },
-    // What is linked through descriptors and spaces: pages of objects, families.
+    // Lists through descriptors and spaces: pages of objects, families.
     Layer { name: "links", members: &["links", "source", "rmap/family"] },
     Layer { name: "space", members: &["space"] },
     Layer { name: "rmap", members: &["rmap"] },

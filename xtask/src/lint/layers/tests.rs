@@ -16,7 +16,7 @@ const RULES: Rules<'static> = Rules {
     facades: &["low/facade"],
 };
 
-/// What every planted crate has.
+/// The files of every planted crate.
 const LOW: &str = "pub struct Low;\nimpl Low {\n    pub fn get(&self) {}\n}\npub trait Port {\n    fn ask(&self);\n    fn answer();\n}\npub trait Open {\n    fn told(&self);\n}\n";
 const HIGH: &str = "use crate::low::Low;\npub struct High;\nimpl High {\n    pub fn get(&self) {}\n}\nimpl Low {\n    pub fn climb(&self) {}\n    pub fn make() {}\n    pub const TOP: u8 = 0;\n    fn own(&self) {}\n}\npub trait Up {\n    fn up(&self);\n}\nimpl Up for Low {\n    fn up(&self) {}\n}\npub fn work() {}\n";
 const LIB: &str = "mod high;\nmod low;\nmod mid;\npub use high::High;\npub use low::Low;\n";
@@ -113,7 +113,7 @@ fn an_upward_re_export_and_what_comes_through_one() {
     assert_eq!(places(&found), ["src/low/a.rs:1", "src/low/b.rs:1"]);
     let found = breaches(&[("low/b", "pub use crate::high::*;\n"), ("low/a", "use super::b::*;\nfn f() { work() }\n")]);
     assert!(places(&found).contains(&"src/low/a.rs:2"), "{found:?}");
-    // What is low has to be named where it is.
+    // A low item has to be named where it is.
     let found = breaches(&[("high/b", "pub use crate::low::Low;\n"), ("low/a", "use crate::high::b::Low;\n")]);
     assert!(found[0].what.contains("through the re-export there"), "{found:?}");
 }
@@ -247,13 +247,13 @@ fn a_parent_and_its_children() {
     let parent = "mod child;\npub use child::Child;\npub struct Common;\nfn run() { child::go() }\n";
     let child = "use super::Common;\npub struct Child;\npub fn go() {}\n";
     assert_eq!(circles_of(&[("a/mod", parent), ("a/child", child)]), 0);
-    // What the parent only lifts is the child's; siblings may not form a circle.
+    // An item that the parent only lifts is the child's; siblings may not form a circle.
     let lifting = "mod child;\nmod other;\npub use child::Child;\npub use other::Other;\n";
     let other = ("a/other", "use super::Child;\npub struct Other;\n");
     assert_eq!(circles_of(&[("a/mod", lifting), ("a/child", "pub struct Child;\n"), other]), 0);
     let child = ("a/child", "use super::Other;\npub struct Child;\n");
     assert_eq!(circles_of(&[("a/mod", lifting), child, other]), 1);
-    // Who names the parent's type does not depend on what the parent lifts.
+    // A use of the parent's type does not depend on what the parent lifts.
     let lifts = ("a/mod", "mod child;\npub use child::Child;\npub struct Common;\n");
     let child = ("a/child", "use crate::b::B;\npub struct Child;\n");
     assert_eq!(circles_of(&[lifts, child, ("b", "pub struct B(crate::a::Common);\n")]), 0);

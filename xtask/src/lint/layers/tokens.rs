@@ -7,7 +7,7 @@
 use super::facts::{Call, Segments};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// What the tokens name.
+/// The items that the tokens name.
 #[derive(Default)]
 pub struct Found {
     pub paths: Vec<(Segments, usize)>,
@@ -69,7 +69,7 @@ fn segment(trees: &[TokenTree], i: usize) -> Option<String> {
     }
 }
 
-/// What is in braces after `::` at `i`.
+/// The tokens in braces after `::` at `i`.
 fn braces(trees: &[TokenTree], i: usize) -> Option<&Group> {
     match (is_colons(trees, i), trees.get(i + 2)) {
         (true, Some(TokenTree::Group(group))) if group.delimiter() == Delimiter::Brace => Some(group),

@@ -1,4 +1,4 @@
-//! What an entry into the kernel saves: the program's registers, as `entry.s`
+//! The state that an entry into the kernel saves: the program's registers, as `entry.s`
 //! lays them on the thread's kernel stack.
 
 use core::fmt;

@@ -51,7 +51,7 @@ fn route(register: u32, value: u32) {
 static ON_INPUT: Once<fn()> = Once::new();
 
 /// Lets typed bytes interrupt CPU 0, which calls `on_input` then with no lock held.
-/// What came before waits to be read.
+/// Bytes that came before wait to be read.
 pub fn init(on_input: fn()) {
     ON_INPUT.call_once(|| on_input);
     out(LINE, EIGHT_BITS);

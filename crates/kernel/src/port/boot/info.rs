@@ -1,4 +1,4 @@
-//! What the PVH loader tells: memory, the initial archive, the command line.
+//! The PVH loader's information: memory, the initial archive, the command line.
 //!
 //! The structures are the loader's, in memory that nobody has taken yet; they
 //! are read once, before the heap and the subsystem get theirs (K7).
@@ -49,7 +49,7 @@ struct MemmapEntry {
     reserved: u32,
 }
 
-/// What is known after [`read`].
+/// The information, set by [`read`].
 pub struct Info {
     spans: [Span; MAX_REGIONS],
     nr_spans: usize,
@@ -86,7 +86,7 @@ impl core::fmt::Display for BootError {
 
 static INFO: Once<Info> = Once::new();
 
-/// What the loader told; after [`read`].
+/// Returns the loader's information; after [`read`].
 pub fn get() -> &'static Info {
     INFO.get().expect("read before all else")
 }

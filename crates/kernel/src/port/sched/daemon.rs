@@ -1,4 +1,4 @@
-//! Words on which the kernel's daemons sleep. Whoever learns that there is work
+//! Words on which the kernel's daemons sleep. A CPU that learns that there is work
 //! changes a word and wakes its sleepers; nobody calls a daemon.
 
 use super::parking;

@@ -1,4 +1,4 @@
-//! What a CPU does when no thread wants it.
+//! The work of a CPU that no thread wants.
 
 use super::queue::{self, HALTED, SPINNING};
 use super::{Thread, leave_space, local, switch, tick};
@@ -46,7 +46,7 @@ pub fn nr_blocks_zeroed() -> u64 {
 }
 
 /// Zeroes blocks ahead of time, one after the other, until there is work or no
-/// block; whether there is work. What nobody needs is not done: without huge pages
+/// block; whether there is work. Unneeded work is not done: without huge pages
 /// a CPU that has nothing to do halts at once.
 fn zero_ahead() -> bool {
     let vm = mm::vm();

@@ -1,4 +1,4 @@
-//! What each CPU keeps about threads.
+//! Each CPU's state of threads.
 
 use super::Thread;
 use super::kernel_thread::NoProgram;
@@ -7,11 +7,11 @@ use crate::port::mm::Space;
 use alloc::sync::Arc;
 use core::cell::{Cell, RefCell};
 
-/// What one CPU keeps.
+/// The state of one CPU.
 pub struct Local {
     pub(super) current: Option<Arc<Thread>>,
     idle: Option<Arc<Thread>>,
-    /// The thread that was switched away from, until its stack is left.
+    /// The thread that was switched away from, until its stack is no longer used.
     pub(super) leaving: Option<Arc<Thread>>,
     /// The address space that is loaded. Kept while idle threads run: coming back
     /// to it then costs nothing.
@@ -53,7 +53,7 @@ impl Local {
     }
 }
 
-/// What the executing CPU keeps. Not borrowed across calls into the subsystem.
+/// The state of the executing CPU. Not borrowed across calls into the subsystem.
 pub fn this() -> &'static RefCell<Local> {
     &CPUS[cpu::index()].local
 }

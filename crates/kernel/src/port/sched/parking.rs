@@ -14,7 +14,7 @@ const NR_BUCKETS: usize = 16;
 /// Waits are short as a rule: a CPU that runs is about to end them, and to sleep
 /// and be woken takes longer than most of them.
 const SPIN_NS: u64 = 50_000;
-/// Longest sleep; whoever waits looks again on its own.
+/// Longest sleep; then the waiter looks again.
 const LOOK_AGAIN_NS: u64 = 10_000_000;
 
 type Bucket = SpinLock<Vec<(usize, Arc<Thread>)>>;

@@ -19,7 +19,7 @@ fn may_run(thread: &Thread, cpu: usize) -> bool {
     thread.affinity.load(Ordering::Relaxed) & 1 << cpu != 0
 }
 
-/// Appends a thread and sees to it that a CPU takes it.
+/// Appends a thread and makes sure that a CPU takes it.
 pub(super) fn push(thread: Arc<Thread>) {
     let allowed = thread.affinity.load(Ordering::Relaxed);
     let len = {

@@ -1,4 +1,4 @@
-//! A lock that may be held across calls into the memory subsystem: whoever has
+//! A lock that may be held across calls into the memory subsystem: a thread that has
 //! to wait for it sleeps. Taken with no spin lock held.
 
 use super::parking;

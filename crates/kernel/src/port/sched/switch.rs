@@ -43,7 +43,7 @@ pub fn leave_space() {
 /// Switches to `next`, which is off its CPU and in no queue; returns when the
 /// thread that called is switched to again.
 fn switch_to(next: Arc<Thread>) {
-    // Before `attention` is read; whoever sets that reads `on_cpu` after it.
+    // Before `attention` is read; a CPU that sets that reads `on_cpu` after it.
     next.on_cpu.store(true, Ordering::SeqCst);
     if let Some(space) = &next.space {
         enter_space(space);

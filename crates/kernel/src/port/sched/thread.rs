@@ -22,7 +22,7 @@ unsafe extern "C" {
     fn thread_begin();
 }
 
-/// What becomes of a thread that is about to leave the kernel.
+/// The next step of a thread that is about to leave the kernel.
 pub enum Next {
     /// It goes on in its program.
     Resumes,
@@ -64,7 +64,7 @@ pub struct Thread<P: ?Sized = dyn Program> {
     pub gs_base: AtomicU64,
     /// CPUs it may run on, one bit each.
     pub affinity: AtomicU64,
-    /// Something may wait that has to be seen to before the program goes on: a
+    /// Something may wait that must be handled before the program goes on: a
     /// signal, an end. Set after that waits and before the thread is woken;
     /// cleared by the thread, then it looks.
     pub attention: AtomicBool,

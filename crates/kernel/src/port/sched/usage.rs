@@ -1,9 +1,9 @@
-//! What a thread has used.
+//! A thread's usage.
 
 use crate::port::arch::time;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What a thread has used. Only the thread itself writes, so that a plain load
+/// A thread's usage. Only the thread itself writes, so that a plain load
 /// and store do; times are ticks of the time-stamp counter.
 #[derive(Default)]
 pub struct Usage {

@@ -82,7 +82,7 @@ fn one(mode: Mode, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -
     false
 }
 
-/// Several at once. What differs is not made shorter: it may not happen again.
+/// Several at once. A difference is not made shorter: it may not happen again.
 fn several(nr_threads: u64, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -> bool {
     let limits = |i| {
         let part = parallel::limits(i, limits.nr_ops, false);
