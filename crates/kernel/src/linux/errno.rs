@@ -51,8 +51,8 @@ impl Restart {
     }
 }
 
-/// What `rax` is to be, or how a call that was interrupted goes on. The only way from
-/// an `Errno` to a register.
+/// Returns the value for `rax`, or how a call that was interrupted goes on. The only way
+/// from an `Errno` to a register.
 pub fn settle(result: Result) -> core::result::Result<u64, Restart> {
     match result {
         Ok(value) => Ok(value),

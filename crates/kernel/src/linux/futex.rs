@@ -92,8 +92,8 @@ type Bucket = SpinLock<VecDeque<Place>>;
 static BUCKETS: [Bucket; NR_BUCKETS] = [const { SpinLock::new(VecDeque::new()) }; NR_BUCKETS];
 
 /// Ends the waiting; false if a wake has chosen this waiter: then that is how it
-/// ended. A requeue may have moved the place or have it in hand: what it puts
-/// back then names a waiter that is gone, and the next wake passes over it.
+/// ended. A requeue may have moved the place, or be moving it: the place that it
+/// puts back then names a waiter that is gone, and the next wake passes over it.
 fn leave(waiter: &Arc<Waiter>, key: Key) -> bool {
     if !waiter.decide(GONE) {
         return false;

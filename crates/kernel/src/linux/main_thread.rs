@@ -128,7 +128,7 @@ impl Pools {
     }
 }
 
-/// When there are huge pages, and whether they are off for good. The numbers are
+/// Parses when there are huge pages, and whether they are off for ever. The numbers are
 /// those of the year in which they came.
 fn huge_pages(word: &str) -> Option<(Enabled, bool)> {
     match word {
@@ -216,8 +216,8 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
     Ok(process)
 }
 
-/// Ends whoever is left, and checks that all memory came back once no CPU has
-/// any of theirs loaded any more.
+/// Ends all remaining processes, and checks that all memory came back once no CPU has
+/// any of their spaces loaded.
 fn tear_down(process: Arc<Process>, free_before: u64) {
     let pid = process.pid;
     drop(process);

@@ -1,5 +1,5 @@
-//! What is done when a page is needed and there is none: the process that has
-//! most of the memory is ended, and who needed the page tries again.
+//! Out of memory: a fault that finds no page ends the process that has most of the
+//! memory, and tries again.
 
 use crate::linux::process::{self, Process};
 use crate::linux::thread::Thread;

@@ -1,5 +1,5 @@
-//! Segments of System V shared memory: shmget(2) and its kin. Who has one
-//! attached is not recorded: it is what is mapped of it.
+//! Segments of System V shared memory: shmget(2) and its kin. Attachments
+//! are not recorded: they are the mappings.
 //!
 //! The table has one spin lock, under which nothing is taken but the heap's;
 //! segments that are dropped go after it.
@@ -102,7 +102,7 @@ struct Slot {
 }
 
 static TABLE: SpinLock<Vec<Slot>> = SpinLock::new(Vec::new());
-/// Segments that are to go, so that whoever unmaps something knows whether to look.
+/// Segments that are to go, so that a call that unmaps something knows whether to look.
 static NR_DOOMED: AtomicU32 = AtomicU32::new(0);
 
 /// All segments, in the order of their places.
@@ -181,7 +181,7 @@ pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32, huge: Option<Huge>
     insert(key, segment)
 }
 
-/// Gives a segment a place. What is not taken is dropped after the lock.
+/// Gives a segment a place. A refused segment is dropped after the lock.
 fn insert(key: i32, mut segment: Segment) -> errno::Result<Arc<Segment>> {
     let most = SHMMNI.get().min(1 << INDEX_BITS) as usize;
     let mut table = TABLE.lock();

@@ -1,6 +1,6 @@
-//! Waiting for open files: each thing that can become ready has a bell, those
-//! who wait are at the bells of all files that they wait for, and whoever makes
-//! one ready rings its bell and no other.
+//! Waiting for open files: each file that can become ready has a bell. A thread
+//! waits at the bells of all its files. A thread that makes a file ready rings its
+//! bell and no other.
 //!
 //! Bells have a spin lock each; nothing is woken and nothing dropped under it.
 //! No lock is held on entry.

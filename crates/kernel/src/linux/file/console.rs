@@ -241,7 +241,7 @@ fn tell(effect: &Effect) {
 }
 
 /// Takes what was typed from the serial line, as far as there is room: the rest
-/// waits there. The interrupt calls this, and whoever has made room.
+/// waits there. The interrupt calls this, and so does a reader that has made room.
 pub fn pump() {
     while let Some(effect) = next_effect() {
         tell(&effect);

@@ -1,6 +1,6 @@
-//! Locks on files that only bind those who ask: fcntl(2)'s on parts of a file,
-//! held by a process or an open file, and flock(2)'s on the whole. Who waits for
-//! each other for ever is not found out: EDEADLK is never given.
+//! Advisory locks on files: fcntl(2)'s on parts of a file, held by a process or an
+//! open file, and flock(2)'s on the whole. Deadlocks are not detected: EDEADLK is
+//! never returned.
 //!
 //! One spin lock, under which nothing is taken but the heap's.
 
@@ -64,7 +64,7 @@ pub fn init() {
     RELEASED.call_once(|| Arc::new(Bell::new()));
 }
 
-/// What rings when a lock is given up.
+/// The bell that rings when a lock is released.
 pub fn bell() -> &'static Arc<Bell> {
     RELEASED.get().expect("made before the first process")
 }
@@ -127,7 +127,7 @@ pub fn set(inode_number: u64, wanted: &Request, takes: bool) -> errno::Result<()
         *held = kept;
         forget_unlocked(&mut locks);
     }
-    // What was exclusive may be shared now.
+    // An exclusive lock may have become shared.
     bell().ring();
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What a program has open: its table of numbers, and the kinds of things behind
+//! A program's open files: its table of numbers, and the kinds of files behind
 //! them: files of the tree (`crate::linux::fs`), devices, pipes, event counters, sets
 //! of files that are watched.
 //!
-//! Whoever waits for a file to become ready waits in [`bell::wait`]; whoever makes
+//! A thread waits in [`bell::wait`] for a file to become ready; a thread that makes
 //! one ready rings its bell. No lock is held on entry.
 
 pub mod bell;
@@ -274,7 +274,7 @@ pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
     Ok((end(&there, &back)?, end(&back, &there)?))
 }
 
-/// What rings when something was typed.
+/// The bell that rings when something was typed.
 static CONSOLE: Once<Arc<Bell>> = Once::new();
 
 /// Makes the bells that are always there, before the first process.

@@ -28,8 +28,8 @@ struct State {
     capacity: usize,
     nr_readers: u32,
     nr_writers: u32,
-    /// Ends of either kind that were ever opened: whoever opens a FIFO waits for
-    /// the other's to grow.
+    /// Ends of either kind that were ever opened: an open of a FIFO waits for the
+    /// other's to grow.
     nr_opened: [u64; 2],
 }
 

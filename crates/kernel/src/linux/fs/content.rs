@@ -139,7 +139,7 @@ impl Content {
 }
 
 impl Writer<'_> {
-    /// What may not be done to the file.
+    /// Operations that are not allowed on the file.
     pub fn seals(&self) -> Seals {
         *self.seals
     }

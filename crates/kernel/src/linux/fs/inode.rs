@@ -1,4 +1,4 @@
-//! What a file is, whatever its names: kind, number, mode, owner, times, links.
+//! A file without its names: kind, number, mode, owner, times, links.
 //! The metadata have a spin lock of their own, held for a copy.
 
 use super::content::Content;

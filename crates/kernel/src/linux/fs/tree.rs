@@ -39,7 +39,7 @@ struct Directory {
     parent: Arc<Inode>,
     name: Arc<[u8]>,
     entries: BTreeMap<Arc<[u8]>, Entry>,
-    /// The same names in the order of their making, for whoever reads it in
+    /// The same names in the order of their making, for a caller that reads it in
     /// parts.
     order: BTreeMap<u64, Arc<[u8]>>,
     next_cookie: u64,

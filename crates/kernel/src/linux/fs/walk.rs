@@ -13,7 +13,7 @@ use core::ops::Range;
 
 /// Symbolic links that one path may lead through.
 const MAX_LINKS: usize = 40;
-/// What is left of a path, links written out, is no longer than this.
+/// The rest of a path, links written out, is no longer than this.
 const MAX_REST_BYTES: usize = 8 * MAX_PATH_BYTES;
 
 /// What kind of name the path ends in.
@@ -124,7 +124,7 @@ impl Rest {
     fn has_slash(&self) -> bool {
         self.at < self.bytes.len()
     }
-    /// Goes on with `target` and only then with what is left.
+    /// Goes on with `target` and only then with the rest.
     fn put_before(&mut self, target: Vec<u8>) -> errno::Result<()> {
         let rest = &self.bytes[self.at..];
         if target.len() + rest.len() > MAX_REST_BYTES {

@@ -78,7 +78,7 @@ pub struct Loaded {
     pub loader_base: u64,
 }
 
-/// What a file says of itself.
+/// A file's header.
 struct Head {
     header: FileHeader<LittleEndian>,
     segments: Vec<ProgramHeader>,
@@ -205,8 +205,8 @@ fn protection(flags: u32) -> Prot {
     bit(PF_R, Prot::READ) | bit(PF_W, Prot::WRITE) | bit(PF_X, Prot::EXEC)
 }
 
-/// One segment. What the program cannot write is the file itself, mapped; the
-/// rest is memory of its own, filled past the rights that it is to have.
+/// Maps one segment. The part that the program cannot write is the file itself, mapped;
+/// the rest is memory of its own, filled past the rights that it is to have.
 fn map_segment(space: &Space, program: &fs::Program, segment: &ProgramHeader, base: u64) -> Result<(), LoadError> {
     let start = base.wrapping_add(segment.p_vaddr);
     let end = start.checked_add(segment.p_memsz).filter(|e| *e <= USER_END).ok_or(LoadError::Address)?;

@@ -164,7 +164,7 @@ impl Process {
         new.signals.lock().mask = thread.signals.lock().mask;
         new.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
         signal::forget_handlers(&mut self.actions.lock());
-        // Whoever sees an end of a pipe close knows that the program is replaced.
+        // A process that sees an end of a pipe close knows that the program is replaced.
         self.has_executed.store(true, Ordering::SeqCst);
         let closed = self.files.lock().take_cloexec();
         drop(closed);

@@ -155,7 +155,7 @@ fn tell_parent(process: &Process) {
     parent.watchers.wake_all();
 }
 
-/// What SIGCHLD says about the end of a child.
+/// SIGCHLD's code for the end of a child.
 fn end_info(process: &Process, signal: u32) -> Info {
     let (code, status) = match process.end() {
         Some(End::Signal(number)) => (CLD_KILLED, number),

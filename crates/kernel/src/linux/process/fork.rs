@@ -54,7 +54,7 @@ impl Process {
         let mm: Arc<Mm> = if plan.shares_memory { thread.mm().clone() } else { thread.mm().fork()? };
         let first = child.new_leader(mm, frame, Image::current())?;
         child.borrows_memory.store(plan.shares_memory, Ordering::Relaxed);
-        // Those of the copy are from a later moment, or of whoever lent this process its memory.
+        // Those of the copy are from a later moment, or of the process that lent this one its memory.
         child.apply_limits();
         child.set_name(self.given_name.lock().clone());
         first.fs_base.store(thread.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);

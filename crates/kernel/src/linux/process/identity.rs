@@ -128,7 +128,7 @@ impl Identity {
     pub fn has(&self, capability: Capability) -> bool {
         self.capabilities.effective & 1 << capability as u32 != 0
     }
-    /// Becomes other users. Whoever gives root up loses what root may do.
+    /// Becomes other users. A process that gives root up loses root's capabilities.
     pub fn set_users(&mut self, users: Ids) {
         let before = core::mem::replace(&mut self.users, users);
         let sets = &mut self.capabilities;

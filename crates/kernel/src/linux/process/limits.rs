@@ -62,7 +62,7 @@ impl Limits {
         *slot = pair;
         Ok(())
     }
-    /// Gives an address space its limits. Whoever has `CAP_IPC_LOCK` locks as much as there
+    /// Gives an address space its limits. A process with `CAP_IPC_LOCK` locks as much as there
     /// is.
     pub fn apply(&self, space: &Space, has_ipc_lock: bool) {
         let bytes = |which| Some(self.now(which)).filter(|bytes| *bytes != INFINITY);

@@ -58,8 +58,8 @@ impl Mm {
         self.nr_users.fetch_add(1, Ordering::Relaxed);
     }
     /// A thread has ended, in its own context: the last one takes all pages away
-    /// at once, so that they are free before anybody hears of its end. What is
-    /// left goes when the last CPU has loaded something else.
+    /// at once, so that they are free before anybody hears of its end. The
+    /// space itself goes when the last CPU has loaded another one.
     pub fn leave(&self) {
         self.note_resident();
         if self.nr_users.fetch_sub(1, Ordering::AcqRel) == 1 {

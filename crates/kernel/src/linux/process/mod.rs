@@ -108,18 +108,18 @@ pub struct Process {
     pub exit_signal: u8,
     /// Running, stopped by a signal, and whether its parent knows.
     pub stop: wait::Stop,
-    /// Threads of this process that wait for its children, and whoever waits for
+    /// Threads of this process that wait for its children, and those that wait for
     /// its own end.
     pub watchers: Waiters,
     /// Set when a child of vfork(2) needs its parent's memory no more.
     released: AtomicBool,
-    /// What threads that have ended had used.
+    /// The usage of threads that have ended.
     pub past: SpinLock<Used>,
-    /// What children that were waited for had used.
+    /// The usage of children that were waited for.
     pub children_used: SpinLock<ChildUsage>,
     /// Alarm clock.
     pub alarm: timer::Alarm,
-    /// What `/proc/PID/oom_score_adj` says; who is killed does not depend on it.
+    /// The value of `/proc/PID/oom_score_adj`; the choice of a victim does not depend on it.
     pub oom_score_adj: AtomicI32,
     /// Signal to send it when its parent ends; prctl(2).
     pub death_signal: AtomicU8,

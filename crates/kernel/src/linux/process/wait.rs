@@ -126,7 +126,7 @@ pub enum Which {
     Group(u32),
 }
 
-/// What a wait is for.
+/// The event that a wait is for.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     /// Which children.

@@ -43,9 +43,8 @@ pub struct Interrupted {
     pub deadline_ns: Option<u64>,
 }
 
-/// What every return to a program goes through: an end that was ordered, a
-/// signal that waits, a call that was interrupted. Whether the thread goes on; else it
-/// ends.
+/// Handles, before each return to a program, an end that was ordered, a signal that
+/// waits, a call that was interrupted. Returns whether the thread goes on; else it ends.
 pub fn before_return(thread: &Thread, frame: &mut Frame, interrupted: Option<Interrupted>) -> bool {
     let to_do = thread.attention.load(Ordering::SeqCst) || interrupted.is_some() || frame.rip >= USER_END;
     !to_do || see_to(thread, frame, interrupted)
@@ -74,7 +73,7 @@ fn see_to(thread: &Thread, frame: &mut Frame, mut interrupted: Option<Interrupte
         if let Some(call) = interrupted.take() {
             go_on(thread, &call, frame);
         }
-        // What the old mask lets through is taken before the program goes on.
+        // Signals that the old mask lets through are taken before the program goes on.
         if !bring_mask_back(thread) {
             break;
         }
@@ -166,7 +165,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
     }
 }
 
-/// The signal ends the process. What its own instruction caused is reported.
+/// The signal ends the process. A fault of its own instruction is reported.
 fn kill(thread: &Thread, info: &Info, frame: &Frame) {
     if bit(info.signal) & FAULTS != 0 && info.code > SI_USER {
         report::death(thread, info, frame);
@@ -253,7 +252,7 @@ pub fn sigreturn(thread: &Thread, frame: &mut Frame) -> errno::Result {
         }
         Ok(context)
     });
-    // A handler has run: a call that was to go on has been interrupted for good.
+    // A handler has run: a call that was to go on has been interrupted for ever.
     *thread.resumes.lock() = None;
     match restored {
         Ok(context) => {

@@ -65,7 +65,7 @@ pub struct RawInfo {
     rest: [u64; 13],
 }
 
-/// What lies at the handler's stack pointer.
+/// The data at the handler's stack pointer.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct RawFrame {

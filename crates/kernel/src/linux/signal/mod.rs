@@ -40,7 +40,7 @@ const IGNORED_BY_DEFAULT: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(
 /// Whose default is to stop the process.
 pub const STOPS: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
-/// What a program wants done on a signal; as the raw call has it.
+/// The action of a program on a signal; as the raw call has it.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Action {
@@ -76,7 +76,7 @@ impl Action {
     }
 }
 
-/// What a handler is told.
+/// The arguments of a handler.
 #[derive(Clone, Copy, Default)]
 pub struct Info {
     /// Which signal.
@@ -179,7 +179,7 @@ pub fn interrupt(thread: &Arc<Thread>) {
     }
 }
 
-/// What handlers are there are forgotten; what is ignored stays ignored.
+/// Forgets handlers; ignored signals stay ignored.
 pub fn forget_handlers(actions: &mut [Action; NR_SIGNALS]) {
     for action in actions.iter_mut() {
         let handler = if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
@@ -216,8 +216,8 @@ pub fn set_action(process: &Process, signal: u32, action: Action) -> Action {
     before
 }
 
-/// What some signals do when they are sent, not when they are taken; whether the signal
-/// is to wait for a thread that takes it.
+/// Does what some signals do when they are sent, not when they are taken. Returns whether
+/// the signal is to wait for a thread that takes it.
 fn act_on_sending(process: &Process, info: &mut Info) -> bool {
     let signal = info.signal;
     if signal == SIGKILL {

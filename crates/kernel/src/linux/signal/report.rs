@@ -1,4 +1,4 @@
-//! What the log says of a program that its own instruction has killed.
+//! The log's report of a program that its own instruction has killed.
 
 use super::Info;
 use crate::linux::thread::Thread;

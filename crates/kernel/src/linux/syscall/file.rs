@@ -113,7 +113,7 @@ fn open_path(call: &mut Call, from: From, n: usize, flags: u32, mode: u32) -> er
     }
     let kind = match &found.open {
         _ if flags & O_PATH != 0 => Kind::Path,
-        // What has no name can be opened again only if it is a pipe.
+        // A file without a name can be opened again only if it is a pipe.
         Some(open) if matches!(open.inode.body, Body::Nameless(_)) => return Err(Errno::ENXIO),
         _ => file::open(&inode, flags, call.thread)?,
     };

@@ -154,7 +154,7 @@ pub fn capget(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// Whoever calls changes its own alone, and is named as 0 or by the thread's number.
+/// A caller changes only its own, and names itself as 0 or by the thread's number.
 pub fn capset(call: &mut Call) -> errno::Result {
     let [head_at, data_at, ..] = call.args;
     let nr_words = nr_words(call, head_at)?;

@@ -150,7 +150,7 @@ pub fn prctl(call: &mut Call) -> errno::Result {
             mm::put(call.space(), call.args[1], &signal)?;
             Ok(0)
         }
-        // What is not used has to be zero: it would mean something newer.
+        // Unused fields must be zero: others would mean something newer.
         PR_SET_THP_DISABLE if call.args[2..5] == [0; 3] => {
             call.space().set_thp_disable(call.args[1] != 0);
             Ok(0)

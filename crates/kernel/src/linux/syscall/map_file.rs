@@ -79,7 +79,7 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
         Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | MapFlags::ANONYMOUS)),
         Kind::File if is_shared => map_shared(call, open, asked),
         Kind::File => map_private(call, open, asked),
-        // What has no name is on no file system that programs are run from.
+        // A file without a name is on no file system that programs are run from.
         Kind::Pipe { .. } | Kind::Event(_) | Kind::Epoll(_) if prot.contains(Prot::EXEC) => Err(Errno::EPERM),
         _ => Err(Errno::ENODEV),
     }

@@ -1,4 +1,4 @@
-//! What calls with paths have in common: getting one from the program, and
+//! The common part of calls with paths: getting one from the program, and
 //! where it begins.
 
 use super::Call;

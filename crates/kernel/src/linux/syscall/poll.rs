@@ -164,7 +164,7 @@ pub fn ppoll(call: &mut Call) -> errno::Result {
 fn put_rest(call: &Call, timeout_at: u64, deadline: Option<u64>, unit_ns: u64) {
     if let Some(deadline) = deadline.filter(|_| timeout_at != 0) {
         let left = deadline.saturating_sub(now_ns());
-        // What cannot be told is not told, as on Linux.
+        // If it cannot be stored it is not, as on Linux.
         let _ = mm::put(call.space(), timeout_at, &[left / NS_PER_S, left % NS_PER_S / unit_ns]);
     }
 }

@@ -30,7 +30,7 @@ use linux_raw_sys::general::{
 const MAX_TEXT: usize = 128 << 10;
 const MAX_PATH: usize = 4096;
 
-/// What clone(2) and clone3(2) have in common.
+/// The common part of clone(2) and clone3(2).
 #[derive(Default)]
 pub struct CloneArgs {
     pub flags: u64,
@@ -97,7 +97,7 @@ pub fn clone3(call: &mut Call) -> errno::Result {
     for (word, bytes) in raw.iter_mut().zip(buffer.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*bytes);
     }
-    // What is beyond has to be zero: it would mean something newer.
+    // Bytes beyond must be zero: others would mean something newer.
     for offset in (KNOWN_BYTES as u64..bytes).step_by(8) {
         if mm::get::<u64>(call.space(), at.wrapping_add(offset))? != 0 {
             return Err(Errno::E2BIG);

@@ -132,7 +132,7 @@ pub fn shmat(call: &mut Call) -> errno::Result {
 }
 
 /// Unmaps what is still there of the attachment that began at the address. As on Linux,
-/// the first part that is left says whose attachment that is.
+/// the first remaining part tells which attachment that is.
 pub fn shmdt(call: &mut Call) -> errno::Result {
     let addr = call.args[0];
     if !addr.is_multiple_of(4096) {

@@ -146,8 +146,8 @@ pub fn rt_sigtimedwait(call: &mut Call) -> errno::Result {
     Ok(info.signal.into())
 }
 
-/// Who is meant by kill(2), if a signal is sent at all: a process, a group, everybody but
-/// the caller.
+/// The targets of kill(2), if a signal is sent at all: a process, a group, all processes but
+/// the caller's.
 fn targets(call: &Call, pid: i32, signal: u32) -> Vec<Arc<Process>> {
     let own = call.process.pid;
     let group = if pid == 0 { call.process.group() } else { pid.unsigned_abs() };
@@ -189,7 +189,7 @@ pub fn rt_sigqueueinfo(call: &mut Call) -> errno::Result {
     send_to_all(call, call.int(1), code, value)
 }
 
-/// What a program says about the signal that it sends to `target`: code and
+/// Reads the information about a signal that a program sends to `target`: code and
 /// value.
 fn queued_info(call: &Call, at: u64, target: u32) -> errno::Result<(i32, u64)> {
     // signo, errno | code, pad | pid, uid | value

@@ -174,7 +174,7 @@ pub fn alarm(call: &mut Call) -> errno::Result {
 
 fn put_itimer(call: &Call, addr: u64, (value, interval): (u64, u64)) -> errno::Result<()> {
     let [a, b] = timeval(interval);
-    // A time that is left is never shown as none.
+    // A remaining time is never shown as none.
     let [c, d] = timeval(if value == 0 { 0 } else { value.max(1000) });
     mm::put(call.space(), addr, &[a, b, c, d])
 }

@@ -34,7 +34,7 @@ impl<'a> Memory<'a> {
     pub fn of_program(space: &'a Space, parts: &'a [[u64; 2]]) -> Memory<'a> {
         Memory::Program { space, parts, done: 0 }
     }
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub fn left(&self) -> u64 {
         match self {
             Memory::Program { parts, done, .. } => parts.iter().map(|p| p[1]).sum::<u64>() - done,
@@ -124,7 +124,7 @@ fn by_pages(offset: u64, len: u64, mut step: impl FnMut(u64, &mut [u8]) -> errno
     Ok(done)
 }
 
-/// Writes what is left in `from`; at `offset`, or where the file's own position
+/// Writes the rest of `from`; at `offset`, or where the file's own position
 /// is.
 #[inline(never)]
 pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {

@@ -1,6 +1,6 @@
 //! `/sys/kernel/mm/transparent_hugepage`: the knobs of huge pages and their
-//! counters, with Linux's names, words, permissions and errors. What they are and
-//! do is the subsystem's; nothing is kept here.
+//! counters, with Linux's names, words, permissions and errors. The
+//! subsystem keeps them; nothing is kept here.
 
 use super::fixed::{Fixed, What, dir};
 use crate::linux::errno::{self, Errno};

@@ -73,7 +73,7 @@ const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
 
 static OF_SMALLEST: [Fixed; 5] = names(Order::PMD, &SIZES[0]);
 
-/// What only pages of 1 GiB have: so many of them become pages of 2 MiB, the one size that there is for that.
+/// The knob `demote`, for pages of 1 GiB only: so many of them become pages of 2 MiB, the only smaller size.
 static DEMOTE: PoolKnob =
     PoolKnob { order: Order::PUD, get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
 
