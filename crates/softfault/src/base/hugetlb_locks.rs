@@ -3,11 +3,11 @@
 //! ```text
 //! fault    lookup ─▶ leaves the section ─▶ mutex of the page ─▶ lookup, frames, zeroes, entry ─▶ mutex is free
 //! ```
-//! Without them the word of the page in its object excludes others (`source/fill_large.rs`), and it does so with them. So
-//! they are measured, not relied on.
+//! The word of the page in its object excludes others (`source/fill_large.rs`), with the mutexes and without. So the
+//! mutexes are measured, not relied on.
 //!
-//! A CPU that waits for a mutex holds nothing: no frame, lock, entry or section. So nobody waits for it, and the CPU that has the
-//! mutex may wait for what any fault waits for.
+//! A CPU that waits for a mutex holds nothing: no frame, lock, entry or section. So no CPU waits for it, and the holder of
+//! the mutex may wait for all that a fault may wait for.
 //!
 //! Source: 3-hugetlb of 2013: a table of mutexes in place of one, by a hash of the file and the index of the huge page.
 //!
@@ -21,10 +21,10 @@ use crate::pace::Pace;
 use crate::sync::Word;
 use crate::tunables::{HugetlbLocking, Tunables};
 
-/// Most mutexes: as many for each CPU as Linux has today.
+/// The largest number of mutexes: as many for each CPU as Linux has today.
 const MOST_MUTEXES: usize = 8 * MAX_CPUS;
 
-/// A mutex, in a line of its own, with what happened to it. Its holder writes the numbers.
+/// A mutex, in a line of its own, with its statistics. Its holder writes the numbers.
 #[repr(C, align(64))]
 pub(crate) struct HugetlbMutex {
     lock: Word,
@@ -35,27 +35,27 @@ pub(crate) struct HugetlbMutex {
 }
 
 impl HugetlbMutex {
-    /// Whether nobody has it: for checks at rest.
+    /// Whether it is free: for checks at rest.
     pub(crate) fn is_free(&self) -> bool {
         is_free(&self.lock)
     }
 }
 
-/// What the mutexes around faults on pages of pools counted since the beginning.
+/// The statistics of the mutexes around faults on pages of pools, since the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct HugetlbLockStat {
     /// Mutexes.
     pub mutexes: u64,
-    /// Times that one was taken.
+    /// Acquisitions.
     pub acquisitions: u64,
-    /// Of these, times that it was not free at the first try.
+    /// Of these, acquisitions that did not succeed at the first try.
     pub contentions: u64,
-    /// Time that passed from the first try to the success of these, in nanoseconds.
+    /// Time from the first try to the success of these, in nanoseconds.
     pub wait_ns: u64,
 }
 
-/// How many mutexes there are: a power of two.
+/// The number of mutexes: a power of two.
 pub(crate) fn nr_mutexes(tunables: &Tunables, nr_cpus: usize) -> usize {
     match tunables.hugetlb_locking {
         HugetlbLocking::Lockfree => 0,
@@ -95,7 +95,7 @@ impl<M: Machine> Base<M> {
         lock
     }
 
-    /// What the mutexes counted that [`Tunables::hugetlb_locking`](crate::Tunables::hugetlb_locking) asks for. Exact when no
+    /// The statistics of the mutexes of [`Tunables::hugetlb_locking`](crate::Tunables::hugetlb_locking). Exact when no
     /// fault is in progress. All zero without mutexes. Takes time for each of them, of which there are 4,096 at most.
     pub fn hugetlb_lock_stat(&self) -> HugetlbLockStat {
         self.call_anywhere();

@@ -8,8 +8,8 @@
 //! end     pinned, dirty, locked or used now: as it was, and looked at
 //!         else the words are emptied, and the frames are free
 //! ```
-//! A mapping is asked twice whether it locks a folio: first, so that programs do not fault for nothing, and again when it
-//! has no entry left. An mlock(2) that found the page present has published its VMA by then; a later one reads the page again.
+//! Each mapping is asked twice whether it locks a folio: first, so that programs do not fault for nothing, and again when it
+//! has no entry any more. An mlock(2) that found the page present has published its VMA by then; a later one reads the page again.
 //!
 //! Dirty bits of entries are noted when they are removed (`rmap/object.rs`), accessed bits as well. So both are final in
 //! the last look, as are pins.
@@ -28,16 +28,16 @@ use crate::source::slot::PageFrame;
 use crate::space::vma::VmaFlags;
 use crate::space::{Visit, Vm};
 
-/// Folios of a batch: their pages' readers wait for the last of them.
+/// The largest number of folios of a batch: readers of their pages wait for the last of them.
 const FOLIOS_MAX: usize = 32;
 
-/// A folio that is marked as moving. The batch has to end that.
+/// A folio that is marked as moving. The batch must end the move.
 struct Dropping<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
     first: u64,
     frame: PageFrame,
     chance: Chance,
-    /// It has entries still: a mapping locks it, or was not visited.
+    /// It still has entries: a mapping locks it, or was not visited.
     stays: bool,
 }
 
@@ -78,7 +78,7 @@ impl<'vm, M: Machine> DropBatch<'vm, M> {
         self.nr += 1;
     }
 
-    /// Drops those that can be, and ends all moves. Returns the number of frames freed.
+    /// Drops the folios that can be dropped, and ends all moves. Returns the number of frames freed.
     pub(super) fn run(&mut self, pass: &mut Pass) -> u64 {
         if self.nr == 0 {
             return 0;
@@ -145,7 +145,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Ends the move of a folio; the number of frames freed.
+    /// Ends the move of a folio. Returns the number of frames freed.
     fn end_dropping(&self, folio: &Dropping<'_, M>) -> u64 {
         let Dropping { object, first, frame, chance, stays } = folio;
         let (desc, nr_pages) = (self.frames.desc(frame.pfn), frame.order.nr_pages());
@@ -170,8 +170,8 @@ fn stays<M: Machine>(folio: &Option<Dropping<'_, M>>) -> bool {
     folio.as_ref().is_none_or(|folio| folio.stays)
 }
 
-/// The first VMA in some pages of a space: the object's pages that it locks, if it does, and the page after it. `None` if
-/// there is no VMA.
+/// Looks up the first VMA in some pages of a space. Returns the object's pages that it locks, if it does, and the page
+/// after it. `None` if there is no VMA.
 fn locked_from<M: Machine>(visit: &Visit<'_, M>, places: PageRange) -> Option<(Option<ObjectPages>, Vpn)> {
     let space = visit.space();
     let section = space.section();

@@ -6,8 +6,8 @@
 //! batch   some of them are marked, unmapped and dropped together   drop_batch.rs
 //! ```
 //! `space/reclaim.rs` calls this before an allocation is refused, and when memory is low; the allocator never does. It
-//! allocates nothing. A fault on the page reads it again. Before a refusal a second pass takes what is used, if the first
-//! has found little.
+//! allocates nothing. A fault on the page reads it again. Before a refusal a second pass takes used folios, if the first
+//! has found few.
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
@@ -22,9 +22,9 @@ use crate::space::Vm;
 use crate::space::vm::Shortage;
 use crate::sync::Ordering;
 
-/// Frames that a refusal of one frame frees at most: the next refusal goes on.
+/// The largest number of frames that a refusal of one frame frees: the next refusal goes on.
 const MOST_AT_A_TIME: u64 = 512;
-/// With less than that the refused caller may find that others have taken it: a CPU takes 64 at a time.
+/// With fewer frames, others may have taken them before the refused caller: a CPU takes 64 at a time.
 const ENOUGH: u64 = 256;
 /// Blocks after which a batch is dropped that is not full: programs that want one of its pages wait.
 const BLOCKS_PER_BATCH: u64 = 8;
@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
         nr_freed + batch.run(pass)
     }
 
-    /// A hand meets one block. Folios that stay in the batch are dropped later.
+    /// Moves a hand over one block. Folios that stay in the batch are dropped later.
     fn meet_clean_in<'vm>(&'vm self, hand: Hand, b: BlockId, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) -> u64 {
         if !self.frames.blocks.is_there(b) {
             return 0;
@@ -88,7 +88,7 @@ impl<M: Machine> Vm<M> {
         nr_freed
     }
 
-    /// A hand meets one folio.
+    /// Moves a hand over one folio.
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn meet_folio(&self, hand: Hand, head: Pfn, pass: &mut Pass) -> u64 {
         let mut batch = DropBatch::new(self);
@@ -100,7 +100,7 @@ impl<M: Machine> Vm<M> {
     fn add_clean_folio<'vm>(&'vm self, hand: Hand, head: Pfn, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) {
         let Some((object, first)) = self.object_of(head) else { return };
         let (desc, state) = (self.frames.desc(head), self.frames.desc(head).state());
-        // It may be another one by now; the words decide.
+        // Another folio may have this head by now; the words decide.
         if self.object_file(object.id).is_none() || !state.is_clean_folio() || state.order() >= Order::PMD {
             return;
         }

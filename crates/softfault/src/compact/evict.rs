@@ -3,11 +3,11 @@
 //! ```text
 //! does a mapping lock it?             refused
 //! mark, grace, unmap                  as for a move: object.rs
-//! is a pin left? is it locked now?    else: as it was
+//! is it pinned? is it locked now?     then: as it was
 //! folio locked ─▶ words: in transit ─▶ the embedder has the fill, and reads its frames
 //! filled                              the pages are missing, or there again
 //! ```
-//! Nobody has an entry of the folio meanwhile, so its bytes do not change. DIRTY stays in the descriptor, for the case
+//! The folio has no entry meanwhile, so its bytes do not change. DIRTY stays in the descriptor, for the case
 //! that the pages come back.
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
@@ -24,7 +24,7 @@ use crate::source::write_error::{EvictError, StoppedAt};
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
 
-/// Which folios may be taken out.
+/// The folios that may be taken out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     All,
@@ -61,7 +61,7 @@ impl<M: Machine> SharedObject<'_, M> {
         while let Some(page) = self.vm.object_next_page(self.id, rest) {
             let fill = match self.vm.begin_to_evict(self, page, Which::Clean) {
                 Ok(fill) => fill,
-                // Somebody else has taken it out, or a new size.
+                // Another call has taken it out, or a new size.
                 Err(EvictError::Missing) => {
                     rest.start = page + 1;
                     continue;
@@ -85,7 +85,7 @@ struct Found<'vm, M: Machine> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// The folio of a page, as far as a look goes: its words decide.
+    /// Looks up the folio of a page. May be out of date at once: its words decide.
     fn find_to_evict(&self, id: ObjectId, page: u64) -> Result<Found<'_, M>, EvictError> {
         let section = self.section();
         match self.object_slot(section.inside(), id, page).page() {

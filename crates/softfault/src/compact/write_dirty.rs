@@ -5,8 +5,8 @@
 //! wait    for writes that stay under way: a bounded time
 //! then    drop_clean.rs
 //! ```
-//! The caller has the lock `reclaiming`, for which others wait that were refused. So a write that never ends may not be
-//! waited for. A machine that writes later, and takes longer, refuses an allocation that it could have served: it should
+//! The caller has the lock `reclaiming`, for which other refused callers wait. So it must not wait for a write that never
+//! ends. A machine that writes later, and takes longer, refuses an allocation that it could have served: it should
 //! write when memory is low, or block in [`Machine::write_back`].
 //!
 //! Locks on entry: `reclaiming`, no section. Takes the locks of the objects' shards.
@@ -18,11 +18,11 @@ use crate::space::Vm;
 use crate::space::vm::Shortage;
 use crate::sync::Ordering;
 
-/// Frames that are written for one refusal, about.
+/// The approximate number of frames that are written for one refusal.
 const MOST_AT_A_TIME: u64 = 512;
-/// Pages of an object from a dirty one on that are written with it.
+/// The number of pages behind a dirty one that are written with it.
 const PAGES_AT_ONCE: u64 = 64;
-/// Times that the caller lets others run until a write is over. A guess.
+/// How often the caller lets others run until a write is over. A guess.
 const MOST_WAITS: u32 = 10_000;
 
 impl<M: Machine> Vm<M> {
@@ -75,7 +75,7 @@ impl<M: Machine> Vm<M> {
             if !self.frames.desc(pfn).state().is_dirty_folio() {
                 continue;
             }
-            // It may be another one by now; the words decide.
+            // Another folio may have this head by now; the words decide.
             let Some((object, page)) = self.object_of(pfn) else { continue };
             let Some(file) = self.object_file(object.id) else { continue };
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };

@@ -9,9 +9,9 @@
 //! There is no list and no lock. A page that is free in its pool is a mark of its first block, and the summaries find
 //! it as they find free frames: CPUs search their home blocks first. The CPU that clears the mark owns the page.
 //!
-//! The descriptors of a free page are those of free frames, all zero, those of its tails may be free memory
-//! (`tail_descs.rs`), and the bitmaps say that all of its frames are
-//! in use. The blocks say whether it is zero, as they do of free frames.
+//! The descriptors of a free page are all zero, as those of free frames. Those of its tails may be free memory
+//! (`tail_descs.rs`). The bitmaps say that all of its frames are in use. The blocks say whether it is zero, as they
+//! do for free frames.
 //!
 //! A page is taken only by a caller that has a claim to one (`pool_counts.rs`): as many are free as there are
 //! claims, or more. So a search that finds none has missed one that was put back, or another CPU's, and goes on.
@@ -24,7 +24,7 @@ use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::{CpuId, Machine};
 use crate::pace::Pace;
 
-/// Which pool, of pages of that size.
+/// A pool, by the size of its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PoolId {
     Of2M,
@@ -34,7 +34,7 @@ pub(crate) enum PoolId {
 impl PoolId {
     pub(crate) const ALL: [PoolId; 2] = [PoolId::Of2M, PoolId::Of1G];
 
-    /// Of pages of that order, if there is one.
+    /// Returns the pool of pages of that order, if there is one.
     pub(crate) fn of(order: Order) -> Option<PoolId> {
         PoolId::ALL.into_iter().find(|pool| pool.order() == order)
     }
@@ -55,14 +55,14 @@ impl PoolId {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Claims memory for a page of the pool, which the caller owns then. Waits as for one frame.
+    /// Claims memory for a page of the pool, which the caller then owns. Waits as for one frame.
     pub(crate) fn pool_bring(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
         let (first, _held) = self.obtain_folio_to_fill(pool.order())?;
         self.join_pool(pool, first);
         Ok(first)
     }
 
-    /// The same without a wait, for callers that hold frames.
+    /// Does the same without a wait, for callers that hold frames.
     pub(crate) fn pool_bring_if_found(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
         let (first, _held) = self.obtain_folio_to_fill_if_found(pool.order())?;
         self.join_pool(pool, first);
@@ -77,7 +77,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// # Errors
     ///
-    /// There are no frames for the descriptors of its tails, and the caller has it still.
+    /// There are no frames for the descriptors of its tails, and the caller still owns it.
     pub(crate) fn pool_release(&self, pool: PoolId, first: Pfn) -> Result<(), OutOfFrames> {
         self.pool_make_whole(pool, first)?;
         self.for_each_block(first, pool.order(), &mut |b| {
@@ -87,7 +87,7 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// The tails of a page that the caller owns have descriptors from now on.
+    /// Gives the tails of a page that the caller owns descriptors.
     pub(super) fn pool_make_whole(&self, pool: PoolId, first: Pfn) -> Result<(), OutOfFrames> {
         if self.frames.lacks_tail_descs(BlockId::of(first)) {
             return self.make_whole_if_free(first, pool.order());
@@ -95,13 +95,13 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// A page that the caller owns is free in its pool from now on.
+    /// Puts a page that the caller owns into its pool, free.
     pub(crate) fn pool_put(&self, pool: PoolId, first: Pfn) {
         self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1);
         self.frames.blocks.at(BlockId::of(first)).offer_page();
     }
 
-    /// A free page of the pool. The caller has a claim to one.
+    /// Takes a free page of the pool. The caller has a claim to one.
     pub(crate) fn pool_take(&self, pool: PoolId) -> Pfn {
         loop {
             if let Some(first) = self.pool_find(pool) {
@@ -121,12 +121,12 @@ impl<M: Machine> Memory<M> {
         Some(b.first_frame())
     }
 
-    /// A page has been somebody's: nothing is known of its content. The caller owns it.
+    /// Notes that a page was used: its content is unknown. The caller owns it.
     pub(crate) fn pool_soil(&self, pool: PoolId, first: Pfn) {
         self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).soil());
     }
 
-    /// Pages that are free in the pool, as the CPUs have counted. Exact at rest.
+    /// Sums the pages that are free in the pool, as the CPUs have counted. Exact at rest.
     pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> u64 {
         let mut pace = Pace::new(&self.machine);
         let of = |id: usize| self.cpu(CpuId(id as u16)).batches.nr_in_pools[pool as usize].get();

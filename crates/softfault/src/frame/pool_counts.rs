@@ -1,4 +1,4 @@
-//! What the pools of huge pages count: pages, and claims to them.
+//! The counts of the pools of huge pages: pages, and claims to them.
 //!
 //! ```text
 //! reserve     unreserved -= n, or pages come from free memory as surplus, or refused
@@ -6,13 +6,13 @@
 //! put         surplus > 0: surplus -= 1, to free memory; else: free in the pool, then unreserved += 1
 //! unreserve   unreserved += n; surplus pages that are free and unreserved go back to free memory
 //! ```
-//! A reservation is a claim to a page that is free in the pool. `unreserved` counts the free pages to which nobody has a
+//! A reservation is a claim to a page that is free in the pool. `unreserved` counts the free pages without a
 //! claim. It is lowered before a page is taken, and raised after one was put back. So there are always as many free
 //! pages as claims (I57), and the owner of a claim finds one. A fault with a reservation writes no word that CPUs share:
 //! it takes a page, and the claim ends with it.
 //!
-//! Pages that the pool is to have (*persistent*), and those beyond (*surplus*), are one word, so that no change of the
-//! pool's size is seen in part. Numbers of free and reserved pages are sums, exact at rest.
+//! The pages of the pool's size (*persistent*) and those beyond it (*surplus*) are counted in one word, so that no reader
+//! sees half of a change of size. Numbers of free and reserved pages are sums, exact at rest.
 //!
 //! The descriptors of the tails of a persistent page are free memory. A page goes to free memory when there are frames
 //! for them, and stays in the pool otherwise, with all counts as they were. Surplus pages keep theirs: they come to
@@ -37,11 +37,11 @@ const SURPLUS_ONE: u64 = 1 << SURPLUS_SHIFT;
 pub(crate) struct Pool {
     /// Persistent pages, 0..32; surplus pages, 32..64.
     sizes: Word,
-    /// Free pages to which nobody has a claim.
+    /// Free pages without a claim.
     unreserved: Word,
-    /// Surplus pages that there may be.
+    /// Limit of surplus pages.
     overcommit: Word,
-    /// Held while somebody resizes it. Sleeps.
+    /// Held during a change of size. Sleeps.
     pub(crate) resize: Word,
 }
 
@@ -78,7 +78,7 @@ impl Pool {
         false
     }
 
-    /// Free pages of nobody, as the word says. For the checker.
+    /// Returns the word of free pages without a claim. For the checker.
     pub(crate) fn nr_unreserved(&self) -> u64 {
         self.unreserved.load(Ordering::Acquire)
     }
@@ -101,7 +101,7 @@ impl Sizes {
     }
 }
 
-/// Whether somebody has a claim to a page of the pool.
+/// Whether the caller has a claim to a page of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
     Reserved,
@@ -124,12 +124,12 @@ pub struct HugetlbCounts {
     pub reserved: u64,
     /// `surplus_hugepages`: pages beyond the size that was set. They go when they are freed.
     pub surplus: u64,
-    /// `nr_overcommit_hugepages`: how many such pages there may be.
+    /// `nr_overcommit_hugepages`: the limit of such pages.
     pub overcommit: u64,
 }
 
 impl<M: Machine> Memory<M> {
-    /// The pool that a frame belongs to, which the caller owns, or which a slot names in the open section.
+    /// Returns the pool of a frame, which the caller owns, or which a slot names in the open section.
     pub(crate) fn pool_of(&self, pfn: Pfn) -> Option<PoolId> {
         PoolId::of(self.frames.blocks.at(crate::addr::BlockId::of(pfn)).pool_order()?)
     }
@@ -138,7 +138,7 @@ impl<M: Machine> Memory<M> {
         &self.frames.pools[pool as usize]
     }
 
-    /// Claims to so many pages, all or none. Takes surplus pages from free memory if that is allowed.
+    /// Claims so many pages, all or none. Takes surplus pages from free memory if that is allowed.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// One more surplus page, free and unreserved.
+    /// Adds a surplus page, free and unreserved.
     fn bring_surplus(&self, id: PoolId, most: u64) -> Result<(), NoHugePages> {
         let pool = self.pool(id);
         if !pool.change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE)) {
@@ -179,7 +179,7 @@ impl<M: Machine> Memory<M> {
         self.pool(id).unreserved.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Claims end: their pages are anybody's.
+    /// Ends claims: their pages are unreserved.
     pub(crate) fn hugetlb_unreserve(&self, id: PoolId, nr: u64) {
         if nr > 0 {
             self.pool(id).unreserved.fetch_add(nr, Ordering::AcqRel);
@@ -188,8 +188,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// A free surplus page to which nobody has a claim becomes free memory, if there is one. The count comes first: nobody
-    /// may be refused a page that is about to stay.
+    /// Returns a free surplus page without a claim to free memory, if there is one. The count comes first: no caller may be
+    /// refused a page that is about to stay.
     pub(crate) fn trim_surplus(&self, id: PoolId) -> bool {
         let pool = self.pool(id);
         if !pool.lose_surplus() {
@@ -202,7 +202,7 @@ impl<M: Machine> Memory<M> {
         is_gone
     }
 
-    /// A page that the caller owns, and that is not counted, becomes free memory, or else is free in the pool.
+    /// Returns a page that the caller owns, and that is not counted, to free memory, or else to the pool.
     fn release_surplus(&self, id: PoolId, first: Pfn) -> bool {
         let is_gone = self.pool_release(id, first).is_ok();
         if !is_gone {
@@ -211,7 +211,7 @@ impl<M: Machine> Memory<M> {
         is_gone
     }
 
-    /// A page for a fault, with a reservation or without. It may not be zero.
+    /// Takes a page for a fault, with a reservation or without. Its content may be other than zero.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl<M: Machine> Memory<M> {
         Ok(self.pool_take(id))
     }
 
-    /// A page is not used any more, and nobody has a claim to it.
+    /// Returns a page that is not used any more, and to which there is no claim.
     pub(crate) fn hugetlb_put(&self, id: PoolId, first: Pfn) {
         self.pool_soil(id, first);
         if !self.pool(id).lose_surplus() {
@@ -233,7 +233,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// One more persistent page, up to `nr`: a surplus one, or from free memory. `false` if there are as many. Adds the
+    /// Adds a persistent page, up to `nr`: a surplus one, or from free memory. `false` if there are as many. Adds the
     /// frames that had the descriptors of its tails to `former`.
     pub(crate) fn hugetlb_grow(&self, id: PoolId, nr: u64, former: &mut FrameList) -> Result<bool, OutOfFrames> {
         let pool = self.pool(id);
@@ -250,7 +250,7 @@ impl<M: Machine> Memory<M> {
         Ok(true)
     }
 
-    /// One persistent page less, down to `nr`: a free one that is unreserved goes to free memory, or else one becomes
+    /// Removes a persistent page, down to `nr`: a free one that is unreserved goes to free memory, or else one becomes
     /// surplus. `false` if there are as few.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl<M: Machine> Memory<M> {
             return Ok(pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE)));
         }
         let first = self.pool_take(id);
-        // Before the count: what is refused has changed nothing.
+        // Before the count: a refusal has changed nothing.
         self.pool_make_whole(id, first).inspect_err(|_| self.add_free(id, first))?;
         if pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1)) {
             self.pool_release(id, first).inspect_err(|_| debug_assert!(false, "it has its descriptors"))?;
@@ -275,7 +275,7 @@ impl<M: Machine> Memory<M> {
         Ok(false)
     }
 
-    /// One persistent page of 1 GiB that is free and unreserved becomes 512 of 2 MiB. `false` if there is none.
+    /// Makes 512 pages of 2 MiB of a persistent one of 1 GiB that is free and unreserved. `false` if there is none.
     ///
     /// # Errors
     ///

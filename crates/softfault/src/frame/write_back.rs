@@ -5,8 +5,8 @@
 //! WRITEBACK              they are being written; no store since
 //! WRITEBACK | DIRTY      a store came after the write began: it is written once more
 //! ```
-//! The folio is not locked: it is mapped, read and stored to as ever. WRITEBACK holds its frames as a pin does: what
-//! its object gives up meanwhile goes with the end of the write, or with the last pin.
+//! The folio is not locked: it is mapped, read and stored to as ever. WRITEBACK holds its frames as a pin does: if
+//! its object loses them meanwhile, the end of the write frees them, or the last pin.
 //!
 //! Locks on entry: see the functions.
 
@@ -19,7 +19,7 @@ use crate::sync::Ordering;
 /// The state of a folio that may have to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteBegin {
-    /// It had to, and is the caller's to write.
+    /// It was dirty, and the caller writes it.
     Begun,
     /// The file has its content.
     Clean,
@@ -48,7 +48,7 @@ impl FrameDesc {
         }
     }
 
-    /// Ends it. Whether the caller now owns the frames alone, since the folio has left its object.
+    /// Ends the write. Returns whether the caller now owns the frames alone, since the folio has left its object.
     pub(crate) fn end_file_write(&self, io: Io) -> (Unlocked, bool) {
         let failed = if io == Io::Failed { DIRTY } else { 0 };
         let mut seen = self.state.load(Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl FrameDesc {
         }
     }
 
-    /// Sets DIRTY outside sections: a write of the folio that has not seen it yet sees what was stored before.
+    /// Sets DIRTY outside sections: a write of the folio that has not seen it yet sees earlier stores.
     pub(crate) fn note_written_now(&self) {
         self.state.fetch_or(DIRTY, Ordering::AcqRel);
     }
@@ -78,7 +78,7 @@ impl FrameDesc {
 }
 
 impl FolioWaits {
-    /// The caller is going to wait until the folio is not being written.
+    /// Prepares a wait until the folio is not being written.
     pub(crate) fn join_write(&self, pfn: Pfn, desc: &FrameDesc) -> FolioWait {
         self.join_if(pfn, &|| desc.add_waiter_if(FrameState::is_being_written))
     }

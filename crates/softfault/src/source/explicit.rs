@@ -7,7 +7,7 @@
 //! evict      `compact/evict.rs`: entries are removed ─▶ words: in transit ─▶ the embedder has the fill, and reads its frames
 //! ```
 //! So a folio is missing, there, or in the hands of the embedder. A CPU that wants it then sleeps. All else is as for
-//! files (`file.rs`): a remover takes out what is in transit, and nobody waits for the embedder who takes pages away.
+//! files (`file.rs`): a remover takes out folios in transit, and does not wait for the embedder.
 //!
 //! Linux has this as userfaultfd(2), whose UFFDIO_COPY refuses a page that is there (EEXIST); so does this. Zircon's
 //! `zx_pager_supply_pages` takes pages of another object; here the frames of a fill are the new pages, so that a device can

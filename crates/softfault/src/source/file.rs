@@ -7,14 +7,14 @@
 //! ```
 //! The CPU that finds a page missing reads it for all that want it. Others sleep, with nothing held. A remover does not
 //! wait: it takes the words out. The end of the read finds that, and frees the frames. So a read that never
-//! ends keeps its frames and its object, and nobody else.
+//! ends keeps its frames and its object, and blocks no other CPU.
 //!
 //! The size is looked at in the section in which the read begins. A CPU that makes the object smaller stores the size,
 //! and waits for sections, and takes out what is in transit behind it. Frames are zero before, so that bytes behind
 //! the size are zero.
 //!
-//! A caller whose read was under way may find the page missing again: not read, or dropped. It asks the object
-//! which ([`ReadMark`]), so that an error is reported once and a race is not.
+//! A caller whose read was under way may find the page missing again: not read, or dropped. It asks the object which of
+//! the two happened ([`ReadMark`]), so that an error is reported once and a race is not.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
@@ -36,12 +36,12 @@ use core::ops::Range;
 /// Folios of files are smaller: one word each above the lowest level could not be dropped in part.
 pub(crate) const MOST_FILE_ORDER: Order = Order(Order::PMD.0 - 1);
 
-/// A folio in transit from a file, whose object is kept. Has to be read.
+/// A folio in transit from a file, whose object is kept. Must be read.
 #[must_use]
 pub(crate) struct FileRead<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
     fill: FileFill,
-    /// Where the pages end that are read afterwards, if they can be.
+    /// The end of the pages that are read afterwards, if they can be.
     ahead_end: u64,
 }
 
@@ -58,7 +58,7 @@ impl<'vm, M: Machine> Ahead<'vm, M> {
     }
 }
 
-/// What an object said of failed reads before a read of one page began.
+/// The object's record of failed reads before a read of one page began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadMark {
     first_page: u64,
@@ -71,7 +71,7 @@ impl<M: Machine> Links<M> {
     ///
     /// # Errors
     ///
-    /// Somebody was quicker; the frames are the caller's still.
+    /// Another CPU was first; the caller still owns the frames.
     pub(crate) fn begin_to_read_file<'vm>(
         &'vm self,
         inside: InSection<'_>,
@@ -87,8 +87,8 @@ impl<M: Machine> Links<M> {
         Ok(FileRead { object, fill, ahead_end: 0 })
     }
 
-    /// The folio of an explicit object, which the caller has marked as moving and which no entry or pin uses, is in
-    /// transit from now on, in the embedder's hands. `None` if somebody is about to take it out: then it is not marked.
+    /// Puts a folio of an explicit object in transit, in the embedder's hands. The caller has marked it as moving, and no
+    /// entry or pin uses it. `None` if another CPU is about to take it out: then it is not marked.
     pub(crate) fn object_begin_evict(
         &self,
         object: KeptObject<'_, M>,
@@ -164,8 +164,8 @@ impl<M: Machine> Links<M> {
 }
 
 impl<'vm, M: Machine> FileRead<'vm, M> {
-    /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows. What is to be
-    /// read ahead comes next.
+    /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows. Then
+    /// reads ahead.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         self.ask()
     }
 
-    /// Pages up to this one are read afterwards.
+    /// Notes that pages up to this one are read afterwards.
     pub(crate) fn and_ahead(self, ahead_end: u64) -> Self {
         FileRead { ahead_end, ..self }
     }
@@ -195,13 +195,13 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         data.nr_failed.load(Ordering::Acquire) != mark.nr_failed && last == mark.first_page
     }
 
-    /// The pages are missing again: the error is reported, and nothing was read.
+    /// Makes the pages missing again: the error is reported, and nothing was read.
     fn give_up(self) {
         self.object.links().end_file_read(&self.object, &self.fill, Io::Failed);
     }
 
-    /// The fill, for the embedder, who gives it back later. `None` if the pages lie behind a size that has become smaller
-    /// meanwhile: they are missing.
+    /// Returns the fill for the embedder, who gives it back later. `None` if the pages lie behind a size that has become
+    /// smaller meanwhile: they are missing.
     pub(super) fn into_fill(self) -> Option<FileFill> {
         let FileRead { object, fill, .. } = self;
         if fill.len_bytes == 0 {
@@ -214,7 +214,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         Some(fill)
     }
 
-    /// Asks the machine. Afterwards the pages are there, or missing, or in transit still.
+    /// Asks the machine. Afterwards the pages are there, or missing, or still in transit.
     fn ask(self) -> Result<Option<Ahead<'vm, M>>, NotRead> {
         let FileRead { object, fill, ahead_end } = self;
         let links = object.links();

@@ -45,7 +45,7 @@ impl PageSlot<'_> {
         Ok(())
     }
 
-    /// The end of that: the folio is there, or missing. `false` if it was taken out of the object meanwhile.
+    /// Ends a read: the folio is there, or missing. `false` if it was taken out of the object meanwhile.
     pub(super) fn end_fill(self, head: PageFrame, io: Io) -> bool {
         let to = |i| if io == Io::Done { head.next(i).to_word() } else { 0 };
         let Some((first, others)) = self.group(head.order).split_first() else { return false };
@@ -56,14 +56,14 @@ impl PageSlot<'_> {
         true
     }
 
-    /// Whether a word names the folio still. If not, it was taken out, and the CPU that does that is about to empty all words.
+    /// Whether a word still names the folio. If not, it was taken out, and the CPU that does that is about to empty all words.
     pub(super) fn is_being_dropped(self, head: PageFrame) -> bool {
         let group = self.group(head.order);
         group.iter().enumerate().any(|(i, word)| word.load(Ordering::Acquire) == in_transit(head, i))
     }
 
-    /// The folio, which the caller has marked as moving, is missing from now on. `false` if `discard` has marked its first
-    /// page: then nothing has changed.
+    /// Makes the folio, which the caller has marked as moving, missing. `false` if `discard` has marked its first page: then
+    /// nothing has changed.
     pub(super) fn end_dropped(self, head: PageFrame) -> bool {
         let Some((first, others)) = self.group(head.order).split_first() else { return false };
         if !change(first, head.to_word() | MOVING, 0) {
@@ -73,8 +73,8 @@ impl PageSlot<'_> {
         true
     }
 
-    /// The folio, which the caller has marked as moving, is in transit from now on. `false` if somebody is about to take
-    /// it out: then it is marked still.
+    /// Puts the folio, which the caller has marked as moving, in transit. `false` if another CPU is about to take it out:
+    /// then it is still marked.
     pub(super) fn begin_to_evict(self, head: PageFrame) -> bool {
         let Some((first, others)) = self.group(head.order).split_first() else { return false };
         let marked = |i: usize| head.next(i).to_word() | MOVING;
@@ -119,7 +119,7 @@ mod tests {
     use crate::testing;
     use crate::tunables::Tunables;
 
-    /// Of a folio that is marked as leaving in part, or as a whole, nothing changes; then the mark stays.
+    /// A folio that is marked as leaving in part, or as a whole, does not change; then the mark stays.
     #[test]
     fn what_is_about_to_leave_is_not_taken_out() {
         let vm = testing::vm(64, Tunables::default());

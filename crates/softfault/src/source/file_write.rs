@@ -24,7 +24,7 @@ use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
 use core::ops::ControlFlow;
 
-/// In the low half of `write_errors` the number of failures, in the high half how many of them were told.
+/// The low half of `write_errors` is the number of failures, the high half how many of them were told.
 const HALF: u32 = 32;
 const LOW: u64 = (1 << HALF) - 1;
 
@@ -54,7 +54,7 @@ pub(crate) enum PageWrite {
     Wait,
 }
 
-/// A store to a page of a file, of which the machine has to be asked. The object is kept.
+/// A store to a page of a file, for which the machine must be asked. The object is kept.
 #[must_use]
 pub(crate) struct StoreToFile<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
@@ -82,7 +82,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// The first of the pages that is being written, or whose state is not known because it is being taken out or moved.
+    /// Finds the first of the pages that is being written, or whose state is unknown because it is being taken out or moved.
     pub(crate) fn next_being_written(&self, id: ObjectId, pages: ObjectPages) -> Option<u64> {
         let mut found = None;
         let _ = self.for_each_page(id, pages, &mut |index, slot| {
@@ -100,7 +100,7 @@ impl<M: Machine> Links<M> {
         found
     }
 
-    /// How to wait until the page, if it is being written, is not any more.
+    /// Returns how to wait until the page, if it is being written, is not any more.
     pub(crate) fn join_file_write(&self, id: ObjectId, index: u64) -> Option<FolioWait> {
         let section = self.section();
         let place = self.object_slot(section.inside(), id, index);
@@ -120,7 +120,7 @@ impl<M: Machine> Links<M> {
         self.frames.desc(begun.frame.pfn).state().was_mapped()
     }
 
-    /// Asks the machine to write a folio, of which no entry allows stores that are not noted.
+    /// Asks the machine to write a folio. No entry of it allows stores that are not noted.
     pub(crate) fn write_to_file(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
         // A CPU that makes the object smaller stores the size, fences, and then changes the file.
         sync::fence();
@@ -168,13 +168,13 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Writes of the object that have failed so far.
+    /// Returns the number of writes of the object that have failed so far.
     pub(crate) fn nr_write_errors(&self, id: ObjectId) -> u64 {
         self.object(id).write_errors.load(Ordering::Acquire) & LOW
     }
 
-    /// Whether a write has failed of which nobody was told, or since there were `nr_before` failures: the caller may have
-    /// waited for that one, no matter which caller was told of it first.
+    /// Whether a write has failed that was not reported, or since there were `nr_before` failures: the caller may have waited
+    /// for that one, even if another one was told of it first.
     pub(crate) fn take_write_error(&self, id: ObjectId, nr_before: u64) -> bool {
         let errors = &self.object(id).write_errors;
         let mut seen = errors.load(Ordering::Acquire);
@@ -191,7 +191,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// In a section in which a VMA keeps the object, whose page is clean.
+    /// Keeps the object. In a section in which a VMA names it, and whose page is clean.
     pub(crate) fn begin_to_ask(&self, inside: InSection<'_>, id: ObjectId, page: u64) -> StoreToFile<'_, M> {
         StoreToFile { object: self.object_keep_found(inside, id), page }
     }
@@ -203,7 +203,7 @@ impl<M: Machine> Links<M> {
 }
 
 impl<M: Machine> StoreToFile<'_, M> {
-    /// Asks the machine. Then the page's folio is dirty, if it is there still.
+    /// Asks the machine. Then the page's folio is dirty, if it is still there.
     pub(crate) fn ask(self) -> Result<(), StoreRefused> {
         let StoreToFile { object, page } = self;
         let links = object.links();

@@ -1,7 +1,7 @@
-//! Reads what is likely to be wanted next of a file.
+//! Reads the pages of a file that are likely to be used next.
 //!
 //! ```text
-//! section  a page is missing ─▶ window: by what is there before it    policy/readahead.rs
+//! section  a page is missing ─▶ window: by the pages before it        policy/readahead.rs
 //!          its own folio, no longer than that, is in transit           file.rs
 //! outside  own folio is read ─▶ each missing folio of the rest: frames, if there are any ─▶ in transit ─▶ the machine
 //! ```
@@ -24,7 +24,7 @@ use crate::space::vma::ObjectId;
 use core::ops::Range;
 
 impl<M: Machine> Links<M> {
-    /// The pages to read where a page of a file is missing. In the section in which it was found.
+    /// Chooses the pages to read where a page of a file is missing. In the section in which it was found.
     pub(crate) fn readahead_window(
         &self,
         inside: InSection<'_>,
@@ -44,7 +44,7 @@ impl<M: Machine> Links<M> {
         while at < pages.end {
             match self.read_folio_ahead(object.id, at, pages.end) {
                 Ok(Some(order)) => at = around(at, order).end,
-                // A node has come, or somebody was quicker.
+                // A node has come, or another CPU was first.
                 Ok(None) => {}
                 Err(NotRead) => return,
             }
@@ -52,8 +52,8 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Reads the folio around a page, if the page is missing; the order of what is there. `None` if only a node was missing,
-    /// and is there now.
+    /// Reads the folio around a page, if the page is missing. Returns the order of the folio there. `None` if only a node was
+    /// missing, and is there now.
     fn read_folio_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Option<Order>, NotRead> {
         let (order, file) = match self.missing_ahead(id, index, end)? {
             Missing::Nothing => return Ok(Some(Order::BASE)),
@@ -106,7 +106,7 @@ impl<M: Machine> Links<M> {
     ///
     /// # Errors
     ///
-    /// It cannot be read ahead: it lies behind the end, or somebody is at work there.
+    /// It cannot be read ahead: it lies behind the end, or another CPU is at work there.
     fn missing_ahead(&self, id: ObjectId, index: u64, end: u64) -> Result<Missing, NotRead> {
         let section = self.section();
         let place = self.object_slot(section.inside(), id, index);

@@ -5,9 +5,9 @@
 //! claim     as many pages of the pool; may be refused
 //! end       RESERVED; or, if something was refused, the words are empty again
 //! ```
-//! The claim is in the word of the page. So a CPU that claims the word for a fault has the reservation by that, and two
-//! mappings that reserve the same page reserve it once. A fault that finds a word that is being reserved waits, as for one
-//! that is being filled: otherwise it would need a page of its own, and be refused one that is about to be promised.
+//! The claim is in the word of the page. So a CPU that claims the word for a fault has the reservation, and two mappings
+//! of the same page reserve it once. A fault that finds a word that is being reserved waits, as for one that is being
+//! filled: otherwise it would need a page of its own, and be refused one that is about to be promised.
 //!
 //! A reservation ends with the page's place: when a hole is punched there, the object gets smaller, or ends.
 //!
@@ -41,11 +41,11 @@ impl<M: Machine> Links<M> {
         self.object(id).is_hugetlb().then(|| PoolId::of(self.object_orders(id).least()))?
     }
 
-    /// Reserves what is missing of these pages of an object of huge pages. `frame` obtains frames of zeroes for nodes.
+    /// Reserves the missing ones of these pages of an object of huge pages. `frame` obtains frames of zeroes for nodes.
     ///
     /// # Errors
     ///
-    /// [`ReserveRefusal`]; nothing is reserved that was not.
+    /// [`ReserveRefusal`]; no further page is reserved.
     pub(crate) fn reserve_pages(
         &self,
         (id, pool): (ObjectId, PoolId),
@@ -92,7 +92,7 @@ impl<M: Machine> Links<M> {
         Ok(())
     }
 
-    /// Puts a node on the way to the page, if one is missing still.
+    /// Puts a node on the way to the page, if one is still missing.
     fn add_node(&self, (id, pool): (ObjectId, PoolId), index: u64, pfn: Pfn) {
         let section = self.section();
         let place = self.object_slot(section.inside(), id, index);
@@ -104,17 +104,17 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Words that are being reserved: only by the caller, who holds `reserving`.
+    /// Counts the words that are being reserved: only by the caller, which holds `reserving`.
     fn nr_reserving(&self, id: ObjectId, pages: ObjectPages) -> u64 {
         let mut nr = 0;
         self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.reserving() == Reserving::UnderWay));
         nr
     }
 
-    /// Reservations of these pages end.
+    /// Ends the reservations of these pages.
     pub(crate) fn unreserve_pages(&self, id: ObjectId, pages: ObjectPages) {
         let Some(pool) = self.object_pool(id) else { return };
-        // Of pages that stay in part the reservation stays.
+        // Pages that stay in part keep their reservation.
         let whole = |page: u64| page.checked_next_multiple_of(pool.order().nr_pages()).unwrap_or(u64::MAX);
         let end = if pages.end == ObjectPages::ALL.end { pages.end } else { around(pages.end, pool.order()).start };
         let pages = ObjectPages { start: whole(pages.start), end };
@@ -126,7 +126,7 @@ impl<M: Machine> Links<M> {
         self.for_each_word(id, pages, &mut |slot| slot.end_reserving(Claim::Nothing));
     }
 
-    /// Reservations of the object. For the checker.
+    /// Counts the reservations of the object. For the checker.
     pub(crate) fn nr_reserved_of(&self, id: ObjectId) -> u64 {
         let mut nr = 0;
         self.for_each_word(id, ObjectPages::ALL, &mut |slot| nr += u64::from(slot.reserving() == Reserving::Done));

@@ -2,7 +2,7 @@
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
-//! | FILLING, RESERVED | who reserves, under `reserving` | nothing |
+//! | FILLING, RESERVED | a reservation, under `reserving` | nothing |
 //! | RESERVED, or nothing | the CPU that has made it that | FILLING, RESERVED |
 //! | FILLING | a fault or a writer, in a section, which has the reservation then | RESERVED, or nothing |
 //! | FILLING, RESERVED | `discard` and a new size; the end of the object: under `reserving` | RESERVED |
@@ -36,22 +36,22 @@ impl PageSlot<'_> {
         }
     }
 
-    /// The word is being reserved, unless a page is there or coming, or it is reserved.
+    /// Begins to reserve the word, unless a page is there or coming, or it is reserved.
     pub(super) fn begin_reserving(self) {
         self.change_reserved(0, FILLING | RESERVED);
     }
 
-    /// The end of that, if it was begun.
+    /// Ends a reservation that was begun.
     pub(super) fn end_reserving(self, claim: Claim) {
         self.change_reserved(FILLING | RESERVED, word_of(claim));
     }
 
-    /// Whether the page was reserved. Its reservation is about to end.
+    /// Begins to end the reservation of the page. Returns whether it had one.
     pub(super) fn begin_unreserving(self) -> bool {
         self.change_reserved(RESERVED, FILLING | RESERVED)
     }
 
-    /// Claims the place of a page that is one word. The caller has what the object had for it.
+    /// Claims the place of a page that is one word. The caller has the object's reservation for it.
     pub(super) fn claim_reserved(self) -> Result<Claim, LostFill> {
         if self.change_reserved(RESERVED, FILLING) {
             return Ok(Claim::Reserved);

@@ -30,7 +30,7 @@ impl BlockData {
         self.pool_order().is_some_and(|order| !u64::from(b.first_frame().0).is_multiple_of(order.nr_pages()))
     }
 
-    /// Its frames may have any content from now on. The caller owns all of them.
+    /// Notes that its frames may have any content. The caller owns all of them.
     pub(crate) fn soil(&self) {
         self.dirty.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
     }
@@ -42,27 +42,27 @@ impl BlockData {
 }
 
 impl Block<'_> {
-    /// It becomes a page of that size, or a part. The caller owns all frames.
+    /// Makes it a page of that size, or a part of one. The caller owns all frames.
     pub(crate) fn join_pool(&self, order: Order) {
         self.mark_pool(if order == Order::PMD { POOL } else { POOL | POOL_1G });
     }
 
-    /// It is part of a page of 1 GiB, which becomes pages of 2 MiB, of which it is one. The caller owns that page.
+    /// Makes it a page of 2 MiB. It was part of a page of 1 GiB, which the caller owns.
     pub(crate) fn become_page(&self) {
         self.unmark_pool(POOL_1G);
     }
 
-    /// It is no longer in a pool. The caller owns all frames.
+    /// Takes it out of its pool. The caller owns all frames.
     pub(crate) fn leave_pool(&self) {
         self.unmark_pool(POOL | POOL_1G);
     }
 
-    /// The page that begins here is free: a search finds it when this returns, or soon.
+    /// Marks the page that begins here as free: a search finds it when this returns, or soon.
     pub(crate) fn offer_page(&self) {
         self.mark_pool(POOL_FREE);
     }
 
-    /// Whether the page that begins here was free: then it is the caller's.
+    /// Takes the page that begins here, if it is free: then the caller owns it.
     pub(crate) fn take_page(&self) -> bool {
         self.unmark_pool(POOL_FREE) & POOL_FREE != 0
     }

@@ -5,7 +5,7 @@
 //! fault      the word of the page, with its claim ─▶ a page of the pool ─▶ zeroed ─▶ the word  source/fill_large.rs
 //! removal    the page, or its claim, goes back to the pool                                     frame/pool_counts.rs
 //! ```
-//! Two faults on one page, of which the pool has one, are no case of their own: the CPU that claims the word takes the
+//! Two faults on one page, of which the pool has one, need no special case: the CPU that claims the word takes the
 //! page, and the other finds the word claimed, waits, and maps the same page. So no fault is refused a page that
 //! another one was about to give back, which is what Linux's table of mutexes prevents.
 //!
@@ -106,8 +106,8 @@ impl<M: Machine> Vm<M> {
         Ok(self.nr_persistent(id))
     }
 
-    /// Makes up to `nr` free pages of 1 GiB of their pool, which nobody has a reservation for, pages of 2 MiB of the other
-    /// pool (`demote`), and returns how many. Both pools have the size then that follows.
+    /// Makes pages of 2 MiB of up to `nr` free pages of 1 GiB without a reservation (`demote`), and returns how many. Both
+    /// pools change their sizes accordingly.
     ///
     /// Takes time for each page.
     ///
@@ -145,7 +145,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Sets how many surplus pages there may be (`nr_overcommit_hugepages`): pages that come from free memory when
-    /// the pool has too few. Those that there are stay.
+    /// the pool has too few. Existing surplus pages stay.
     ///
     /// # Errors
     ///
@@ -200,12 +200,12 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> SharedObject<'_, M> {
-    /// Reserves the huge pages that are missing in these, up to the size, as a mapping of them does: their faults are not
+    /// Reserves the missing ones of these huge pages, up to the size, as a mapping of them does: their faults are not
     /// refused. The reservations end with a hole, a smaller size, or the object.
     ///
     /// # Errors
     ///
-    /// [`HugetlbError`]; nothing is reserved that was not.
+    /// [`HugetlbError`]; no further page is reserved.
     ///
     /// # Panics
     ///
@@ -227,12 +227,12 @@ impl<M: Machine> SharedObject<'_, M> {
     }
 }
 
-/// An object of huge pages of that order.
+/// Makes an object of huge pages of that order.
 pub(super) fn new_object(size_bytes: u64, order: Order) -> NewObject {
     NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool }
 }
 
-/// The length of an anonymous mapping of huge pages, in bytes.
+/// Returns the length of an anonymous mapping of huge pages, in bytes.
 pub(super) fn huge_len(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
     let bytes = order_of(flags).ok_or(MmapError::NoPool)?.nr_pages() * PAGE_SIZE;
     if flags.map_type() != MapType::Shared {

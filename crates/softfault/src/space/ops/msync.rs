@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! VMA of a file, shared   section: the object is kept
-//! outside                 what is dirty of its pages is written, and waited for     write_back.rs
+//! outside                 its dirty pages are written, and waited for               write_back.rs
 //! ```
 //! Locks on entry: none, no section.
 
@@ -78,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if has_hole { Err(MsyncError::NotMapped) } else { Ok(()) }
     }
 
-    /// The first VMA with a page of the range.
+    /// Finds the first VMA with a page of the range.
     fn part_to_sync(&self, range: PageRange) -> Option<Part<'vm, M>> {
         let vma = self.vma_from(range.start).filter(|vma| vma.range.overlaps(&range))?;
         if vma.object == ObjectId::NONE || vma.is_private() {
@@ -87,7 +87,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let section = self.section();
         let part = vma.range.intersect(&range);
         let now = self.tree_in(section.inside()).next(part.start).map(|found| found.vma);
-        // It may have been replaced since: what was there then is not mapped any more.
+        // It may have been replaced since: the former mapping is gone.
         let is_there = now.is_some_and(|now| now.range.contains(part.start) && now.object == vma.object);
         let pages = is_there.then(|| {
             let start = vma.pgoff_of(part.start);

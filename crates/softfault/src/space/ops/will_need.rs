@@ -4,7 +4,7 @@
 //! VMA of a file   section: the object is kept
 //! outside         each missing folio: frames, if there are any ─▶ in transit ─▶ the machine    source/readahead.rs
 //! ```
-//! As read-ahead: nobody is told of errors, no memory is reclaimed for it, and it waits for no read that stays under way.
+//! As read-ahead: errors are not reported, no memory is reclaimed for it, and it waits for no read that stays under way.
 //! A machine that blocks in `fill` makes the caller wait for all of it.
 //!
 //! Locks on entry: none, no section.
@@ -17,7 +17,7 @@ use crate::space::AddressSpace;
 use crate::space::vma::ObjectId;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Begins to read what is missing of the files that are mapped in the range.
+    /// Begins to read the missing pages of the files that are mapped in the range.
     pub(super) fn will_need(&self, range: PageRange) {
         let mut at = range.start;
         let mut pace = Pace::new(&self.vm.machine);

@@ -25,7 +25,7 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use core::ops::ControlFlow;
 
-/// Folios that are begun for one grace period.
+/// The number of folios that are begun for one grace period.
 const MOST_AT_ONCE: usize = 16;
 
 /// Folios that the caller has begun to write.
@@ -42,7 +42,7 @@ impl<M: Machine> Vm<M> {
         self.end_write(write, result)
     }
 
-    /// Writes what is dirty of the pages, and waits until it is written. The caller has something that keeps the object.
+    /// Writes the dirty ones of the pages, and waits until they are written. The caller keeps the object.
     pub(crate) fn object_write_back(&self, id: ObjectId, pages: ObjectPages) -> Result<(), WriteBackError> {
         let Some(file) = self.object_file(id) else { return Ok(()) };
         let kept = self.keep_object(id);
@@ -57,12 +57,12 @@ impl<M: Machine> Vm<M> {
         if self.take_write_error(id, nr_errors) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
-    /// Begins to write what is dirty, and waits for nothing but moves.
+    /// Begins to write the dirty ones, and waits for nothing but moves.
     pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) {
         let _all_begun = self.begin_all(kept, file, pages);
     }
 
-    /// Begins to write what is dirty; whether nothing was being written and dirty again.
+    /// Begins to write the dirty ones. Returns whether no folio was being written and dirty again.
     fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> bool {
         let mut all_begun = true;
         while pages.start < pages.end {
@@ -138,8 +138,8 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> SharedObject<'_, M> {
-    /// Writes those of the pages, by number, that are dirty to the object's file, and waits until they are written. What
-    /// is stored to meanwhile may be written or not. An object without a file has nothing to write.
+    /// Writes those of the pages, by number, that are dirty to the object's file, and waits until they are written. Pages
+    /// that are stored to meanwhile may be written or not. An object without a file has nothing to write.
     ///
     /// The embedder keeps a handle of each object whose file has to get all stores: an object that ends writes nothing.
     /// A write that was begun before [`discard`](Self::discard) or a smaller size may end after it: the storage does not
