@@ -36,7 +36,7 @@ fn hostile(_: &FaultQuestion) -> FaultPlan {
 }
 
 /// The frames that are wanted change between the turns of one fault, so that what was brought
-/// for one plan is in the hand under another: nothing of it is lost.
+/// for one plan is in the preallocation under another: nothing of it is lost.
 #[test]
 fn a_hostile_policy_costs_no_frame() {
     ask(hostile);

@@ -54,7 +54,7 @@ pub(crate) fn frames_of(section: usize) -> (u64, u64) {
 }
 
 impl Frames {
-    /// The descriptor of a frame that is in use, or in the caller's hand. Of a tail only within a
+    /// Returns the descriptor of a frame that is in use, or that the caller has claimed. Of a tail only within a
     /// section, or at rest: it may be one that stands for many.
     ///
     /// # Panics
@@ -86,8 +86,8 @@ impl Frames {
         self.find_desc_at_rest(pfn)
     }
 
-    /// The same for those who know that no folio of the block changes: at rest, or of a frame that is in
-    /// the caller's hand or is metadata.
+    /// The same for callers that know that no folio of the block changes: at rest, or for a frame that the
+    /// caller has claimed or that is metadata.
     pub(crate) fn find_desc_at_rest(&self, pfn: Pfn) -> Option<&FrameDesc> {
         self.descs.get(pfn.0 as usize).or_else(|| self.find_desc_apart(pfn))
     }

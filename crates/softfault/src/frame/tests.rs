@@ -164,7 +164,7 @@ fn a_table_that_no_entry_names_is_noticed() {
     assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
 
-/// I28: the last free frames are in somebody's hand, and come back while an
+/// I28: another CPU has the last free frames, and they come back while an
 /// allocation looks for them.
 #[test]
 fn held_frames_are_waited_for() {

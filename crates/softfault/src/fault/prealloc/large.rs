@@ -103,7 +103,7 @@ impl<M: Machine> Prealloc<'_, M> {
         Ok(())
     }
 
-    /// Back into the hand, untouched.
+    /// Puts it back into the preallocation, untouched.
     #[cold]
     pub(crate) fn keep_folio(&mut self, first: Pfn, order: Order) {
         self.hold();
