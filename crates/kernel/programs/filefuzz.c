@@ -177,7 +177,7 @@ int main(int argc, char **argv) {
         for (int status; wait(&status) > 0;)
             bad |= status;
     }
-    // What is there may have been moved; in the end all of /tmp can be removed.
+    // Files may have been moved; in the end all of /tmp can be removed.
     int left = chdir("/tmp") != 0;
     remove_tree();
     DIR *dir = opendir("/tmp");

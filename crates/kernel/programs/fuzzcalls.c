@@ -37,7 +37,7 @@ static long argument(void) {
     }
 }
 
-// What would end the game rather than play it.
+// Calls that would end the run.
 static int spared(long number) {
     switch (number) {
     case SYS_reboot: case SYS_kexec_load: return 1;
@@ -46,7 +46,7 @@ static int spared(long number) {
     case SYS_setpgid: case SYS_setsid: return 1;
     case SYS_write: case SYS_writev: case SYS_pwritev: case SYS_sendfile: case SYS_splice: case SYS_tee: return 1;
     case SYS_pwritev2: case SYS_copy_file_range: case SYS_vmsplice: return 1;
-    // What these make stays on purpose.
+    // The objects that these make stay on purpose.
     case SYS_shmget: case SYS_msgget: case SYS_semget: case SYS_open: case SYS_openat: case SYS_creat: return 1;
     case SYS_mknod: case SYS_mknodat: case SYS_mkdir: case SYS_mkdirat: case SYS_fallocate: return 1;
     default: return 0;

@@ -41,7 +41,7 @@ static void check(int ok, const char *what, const char *detail) {
     exit(1);
 }
 
-// What the two sides of a part share, also where they are processes.
+// The memory that the two sides of a part share, also where they are processes.
 struct shared {
     volatile int word, finished, done, nr_interrupted, nr_handled;
 };
@@ -536,7 +536,7 @@ static void stop_and_go(void) {
     check(waitpid(pid, 0, 0) == pid, "stop and go", "waitpid");
 }
 
-// Whoever has heard of a child's end from wait4 has its SIGCHLD already.
+// A caller that has heard of a child's end from wait4 has its SIGCHLD already.
 static void children(void) {
     sigset_t set, pending;
     struct timespec no_time = {0};

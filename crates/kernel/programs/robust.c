@@ -32,7 +32,7 @@ static unsigned long free_bytes(void) {
     return info.freeram * info.mem_unit;
 }
 
-// What a child leaves to its CPU goes when the CPU turns to something else: a moment later.
+// A child's space is freed when its last CPU loads another one: a moment later.
 static void settled(unsigned long before, const char *what) {
     if (gentle) return;
     for (int i = 0; i < 1000; i++) {
@@ -115,7 +115,7 @@ static void dies_in_any_state(void) {
     usleep(10000);
     pid_t parent = getpid();
     if (fork() == 0) {
-        // Whoever is stopped stays until its parent ends, which may have been just now.
+        // A stopped process stays until its parent ends, which may have been just now.
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent) raise(SIGSTOP);
         _exit(0);

@@ -90,7 +90,7 @@ static void two_waits(void) {
     }
 }
 
-// Whoever waits for stops alone does not wait for a child that has ended.
+// A wait for stops alone does not wait for a child that has ended.
 static void waits_without_ends(void) {
     siginfo_t info;
     for (int i = 0; i < 8; i++) {
@@ -196,7 +196,7 @@ static void masks_without_time(void) {
     signal(SIGUSR1, SIG_DFL);
 }
 
-// What is ignored while it waits is discarded, whoever it was sent to.
+// A signal that comes to be ignored while it waits is discarded, no matter which target it was sent to.
 static void discards(int number, void (*action)(int), int to_thread) {
     signal(number, on_signal);
     block(SIG_BLOCK, number);
@@ -369,7 +369,7 @@ static void groups(void) {
     }
 }
 
-// What a parent has handled its next child does not get, though the sender is not done with the group.
+// A signal that a parent has handled does not reach its next child, though the sender is not done with the group.
 static volatile int nr_handled;
 static void count_and_fork(int signal) {
     (void)signal;

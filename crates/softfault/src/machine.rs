@@ -129,7 +129,7 @@ pub unsafe trait Machine: Sized + Sync {
     /// Returns memory to the machine. No CPU has a translation of it.
     fn frames_removed(&self, _range: &FrameRange) {}
 
-    /// Whether these frames, which are somebody else's, can be read while the [`Vm`](crate::Vm) lives.
+    /// Whether these foreign frames can be read while the [`Vm`](crate::Vm) lives.
     fn foreign_frames(&self, _range: &FrameRange) -> bool {
         false
     }

@@ -44,7 +44,7 @@ impl RssLine {
         }
     }
 
-    /// From now on for several CPUs. Before anybody counts.
+    /// Makes it one for several CPUs. Before any count.
     pub(crate) fn share(&self) {
         self.is_shared.set(1);
     }

@@ -1,4 +1,4 @@
-//! How many places are told of at once.
+//! The number of places in one notice.
 
 use super::*;
 use crate::addr::Access;

@@ -13,7 +13,7 @@
 //! Each entry gets a frame of its own, even if others name the slot, so it may be writable at once.
 //!
 //! Locks on entry: none, no section. The preallocation has a frame and counts as held during the read:
-//! the machine must not wait for anybody who waits for a frame.
+//! the machine must not wait for a caller that waits for a frame.
 
 use super::context::{Fault, Here, new_leaf};
 use super::prealloc::{Need, Prealloc};

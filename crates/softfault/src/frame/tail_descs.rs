@@ -11,7 +11,7 @@
 //! descriptors has to ask first whether there are any, and nothing is to be told when they come back.
 //!
 //! A lookup finds the word of its section apart and looks at the block. That costs two lines, for all
-//! frames of such a section and for no others. A section stays apart for good: where the frames that come
+//! frames of such a section and for no others. A section stays apart for ever: where the frames that come
 //! back are others than those that went, this is where they are looked for.
 //!
 //! | who reads descriptors of tails | why they are there |

@@ -16,7 +16,7 @@ use core::mem::offset_of;
 pub struct Place {
     /// The structure.
     pub structure: &'static str,
-    /// The field, or what stands in its place.
+    /// The field, or a word in its place.
     pub field: &'static str,
 }
 

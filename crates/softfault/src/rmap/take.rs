@@ -150,7 +150,7 @@ impl<M: Machine> Vm<M> {
         })
     }
 
-    /// Calls `f` with each entry that maps the private frame by itself, in a section of its
+    /// Calls `f` with each small entry of the private frame, in a section of its
     /// space and under the family's lock.
     fn for_each_entry<'vm>(
         &'vm self,

@@ -78,7 +78,7 @@ impl<M: Machine> Vm<M> {
         Ok(self.new_handle(NewObject { size_bytes, orders, from: PagesFrom::Embedder })?)
     }
 
-    /// Makes an object whose pages are frames of somebody else, from the first on: a base image that programs read. No frame
+    /// Makes an object whose pages are foreign frames, from the first on: a base image that programs read. No frame
     /// is written, freed, moved or swapped out, and no page costs memory here. Private mappings copy what they
     /// store to; shared ones cannot be written. A smaller size takes pages out of all mappings; no size is larger than the frames.
     /// Several objects may name one frame.

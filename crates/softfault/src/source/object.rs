@@ -81,7 +81,7 @@ pub(crate) struct ObjectData {
 const IS_FILE: u64 = 1;
 /// The embedder installs pages.
 const IS_EXPLICIT: u64 = 2;
-/// Its pages are frames of somebody else. `file` says which: the first one, and their number above [`NR_FOREIGN_SHIFT`].
+/// Its pages are foreign frames. `file` says which: the first one, and their number above [`NR_FOREIGN_SHIFT`].
 const IS_FOREIGN: u64 = 3;
 const NR_FOREIGN_SHIFT: u32 = 32;
 
@@ -101,7 +101,7 @@ pub(crate) enum PagesFrom {
     File(FileId),
     /// The embedder: see `explicit`.
     Embedder,
-    /// Nowhere: these frames, which are somebody else's, are the pages.
+    /// Nowhere: these foreign frames are the pages.
     Foreign(FrameRange),
     /// The pool of the object's least size: see `reserved`.
     Pool,
@@ -276,7 +276,7 @@ impl<M: Machine> Links<M> {
         matches!(self.object(id).is_file.get(), IS_FILE | IS_EXPLICIT)
     }
 
-    /// The frames of somebody else that are its pages, if they are.
+    /// The foreign frames that are its pages, if they are.
     #[inline]
     pub(crate) fn foreign_frames_of(&self, id: ObjectId) -> Option<FrameRange> {
         let data = self.object(id);

@@ -1,4 +1,4 @@
-//! Foreign memory: frames of somebody else, which programs read.
+//! Foreign memory: frames that belong to the embedder, which programs read.
 //!
 //! ```text
 //! descriptor   kind Shared, up to date, mapped, referenced, dirty; owner: FOREIGN; index: its own number
@@ -25,7 +25,7 @@ use crate::sync::Ordering;
 const FOREIGN: u64 = u64::MAX;
 
 impl<M: Machine> Memory<M> {
-    /// Gives descriptors to frames of somebody else: whole sections of 128 MiB that are not there, of which the machine
+    /// Gives descriptors to foreign frames: whole sections of 128 MiB that are not there, of which the machine
     /// says that they can be read ([`Machine::foreign_frames`]). Objects may then name them
     /// ([`Vm::new_foreign_object`](crate::Vm::new_foreign_object)). Takes 1.03 MiB for each section that was never there, and time for each frame.
     ///
@@ -54,7 +54,7 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// Takes descriptors from frames of somebody else. Their owner may do with them what it likes afterwards.
+    /// Takes descriptors from foreign frames. Their owner may use them as it likes afterwards.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ fn sections_around(range: &FrameRange) -> core::ops::Range<usize> {
 }
 
 impl FrameDesc {
-    /// Makes it that of a frame of somebody else, which nobody names yet. Dirty: nobody may drop it.
+    /// Makes it that of a foreign frame, which nothing names yet. Dirty: it must not be dropped.
     fn assign_foreign(&self, number: u64) {
         self.owner.set(FOREIGN);
         self.index.set(number);
@@ -129,7 +129,7 @@ impl FrameDesc {
         self.state.set(FrameKind::Shared as u64 | UPTODATE | MAPPED | REFERENCED | DIRTY);
     }
 
-    /// Whether it is that of a frame of somebody else.
+    /// Whether it is that of a foreign frame.
     pub(crate) fn is_foreign(&self) -> bool {
         self.state().kind() == FrameKind::Shared && self.owner.get() == FOREIGN
     }
