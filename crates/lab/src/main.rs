@@ -1,15 +1,14 @@
 //! The `softfault` command: one subcommand for each experiment. Without a subcommand it runs a tour.
 //!
 //! A subcommand is a folder with `Options` (its command line) and files that measure, compute and print.
-//! Most implement `Experiment` for their options; `bench` has that trait and the runner.
+//! An experiment implements `Experiment` for its options; `bench` has that trait and the runner. `run`, `shell` and
+//! `compare` start QEMU and return the exit code of a program.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
 //! | 0 | done |
 //! | 1 | an experiment could not be run, or a check inside it failed |
 //! | 2 | an argument is wrong; the message names it and says what it should be |
-//!
-//! `softfault run` and `softfault compare` return the program's exit code instead; see their help.
 
 mod anon_w_seq;
 mod bench;
@@ -101,7 +100,7 @@ fn main() -> ExitCode {
         Some(Command::Compare(options)) => return compare::main(&options),
         None => tour::run(),
         Some(Command::Pft(options)) => bench::run(&options),
-        Some(Command::Conflicts(options)) => conflicts::run(&options),
+        Some(Command::Conflicts(options)) => bench::run(&options),
         Some(Command::ClearHuge(options)) => clear_huge::run(&options),
         Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),

@@ -88,7 +88,7 @@ fn lines() -> Result<(), LabError> {
     println!("   {:<14} {:>28} {:>14}", "fault locking", "transfers per 1,000 faults", "read misses");
     for fault_locking in FaultLocking::ALL {
         let options: conflicts::Options = typed(&format!("{CONFLICTS} --fault-locking {}", fault_locking.name()));
-        let report = conflicts::measure(&options)?;
+        let report = bench::measure(&options)?;
         println!(
             "   {:<14} {:>28.1} {:>14.1}",
             fault_locking.name(),
@@ -133,11 +133,11 @@ fn program() {
     let done = compiled(&folder).and_then(|program| {
         let options: run::RunOptions = typed(&format!("run --cpus 2 --timeout 20 -- {}", program.display()));
         let start = Instant::now();
-        // What goes wrong has been said on standard error.
+        // Errors have been printed on standard error.
         let is_good = run::main(&options) == ExitCode::SUCCESS;
         if is_good { Ok(start.elapsed()) } else { Err("softfault run says why".into()) }
     });
-    // Nothing depends on what is left behind.
+    // Nothing depends on the remaining files.
     let _ = std::fs::remove_dir_all(&folder);
     match done {
         Ok(took) => println!("\n   {:.1} s with the boot of the machine.\n", took.as_secs_f64()),

@@ -76,6 +76,7 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("fault-around --qemu --size 0.1 --threads 2", "--qemu", "contain 1");
     is_refused("fault-around --qemu --size 0.1 --folios 1m", "--folios", "4k with --qemu");
     is_refused("fault-around --plot around.png", "--plot", ".svg");
+    is_refused("conflicts --plot lines.png", "--plot", ".svg");
     is_refused("conflicts --fault-around 4", "--fault-around", "no object");
     is_refused("conflicts --layout own-part --fault-around 10", "--fault-around", "0 to 9");
     is_refused("fragment --size 0.02", "--size", "32 MiB at least");

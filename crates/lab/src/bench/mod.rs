@@ -24,8 +24,8 @@ pub use json::Lines;
 pub use knob::Knob;
 pub use memory::Need;
 pub use options::{
-    Against, MAX_THREADS, Once, Repeated, Settings, defaults, parse_fault_locking, parse_gib, parse_hugetlb_locking,
-    thread_counts, typed,
+    Against, MAX_THREADS, Once, Output, Repeated, Settings, defaults, parse_fault_locking, parse_gib,
+    parse_hugetlb_locking, thread_counts, typed,
 };
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};

@@ -14,15 +14,22 @@ pub struct Repeated {
     once: Once,
 }
 
-/// The options of an experiment that runs each job once.
+/// The options of an experiment that runs each job once, and in which nothing is random.
 #[derive(Args, Debug, Clone)]
-pub struct Once {
+pub struct Output {
     /// Draw the result into this file
     #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
     plot: Option<PathBuf>,
     /// Print one JSON object per line instead of tables
     #[arg(long)]
     json: bool,
+}
+
+/// The options of an experiment that runs each job once.
+#[derive(Args, Debug, Clone)]
+pub struct Once {
+    #[command(flatten)]
+    output: Output,
     /// Seed of the order of rows within a repetition
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
@@ -51,7 +58,14 @@ impl Repeated {
 impl Once {
     /// For the runner.
     pub fn settings(&self) -> Settings<'_> {
-        Settings { reps: 1, seed: self.seed, json: self.json, plot: self.plot.as_deref() }
+        Settings { seed: self.seed, ..self.output.settings() }
+    }
+}
+
+impl Output {
+    /// For the runner.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings { reps: 1, seed: 1, json: self.json, plot: self.plot.as_deref() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who wrote each cache line last, and what that cost the others.
+//! The last writer of each cache line, and the transfers that this cost others.
 //!
 //! A touch happens a thousand million times in a run, so the books are flat
 //! arrays: one for each GiB of address space, filled by the host page by page as
@@ -16,7 +16,7 @@ const MAX_CPUS: usize = softfault::machine::MAX_CPUS;
 const WORDS_PER_LINE: usize = 8;
 const LINES_PER_CHUNK: usize = 1 << (CHUNK_SHIFT - LINE_SHIFT);
 
-/// What is known of one line. CPUs are stored plus one, so that 0 is nobody.
+/// The record of one line. CPUs are stored plus one, so that 0 is nobody.
 #[derive(Clone, Copy)]
 struct Line {
     writer: u16,
@@ -35,7 +35,7 @@ impl Line {
     }
 }
 
-/// What is known besides of a line that more than one CPU touches.
+/// The further record of a line that more than one CPU touches.
 struct Extra {
     addr: usize,
     readers: [u64; MAX_CPUS / 64],

@@ -6,38 +6,56 @@
 //!                │
 //! options ──> simulate: faults, turn by turn, on the recorded core
 //!                │ every touch of a shared cell          machine: CPUs in turn
-//!                └──> lines: who wrote the line last ──> report
+//!                └──> lines: who wrote the line last ──> report, output
 //! ```
+//! This file is the experiment for the runner.
 
 mod history;
 mod lines;
 pub(crate) mod machine;
 mod options;
+mod output;
 mod pool;
 mod report;
 mod simulate;
 
 pub use options::Options;
-pub use report::Report;
 
+use crate::bench::{Experiment, Need, Sampled, Settings};
 use crate::error::LabError;
-use crate::os;
+use report::Report;
+use simulate::Counted;
 
-/// Runs it and prints what was asked for.
-pub fn run(options: &Options) -> Result<(), LabError> {
-    os::end_with_the_reader();
-    let report = measure(options)?;
-    if options.json {
-        println!("{}", report.json());
-    } else {
-        print!("{}", report.text());
+impl Experiment for Options {
+    const NAME: &'static str = "conflicts";
+    type Bench = ();
+    /// The layout.
+    type Job = &'static str;
+    type Sample = Counted;
+    type Report = Report;
+
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        self.check_arguments().map(|()| Some(self.memory()))
     }
-    Ok(())
-}
 
-/// Runs it.
-pub fn measure(options: &Options) -> Result<Report, LabError> {
-    options.check()?;
-    let counted = simulate::run(options, || ())?;
-    Ok(Report::new(options, counted))
+    fn set_up(&self) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn jobs(&self, (): &()) -> Vec<Vec<&'static str>> {
+        vec![vec![self.layout.name()]]
+    }
+
+    fn sample(&self, (): &mut (), _: &&'static str) -> Result<Counted, LabError> {
+        simulate::run(self, || ())
+    }
+
+    fn report(&self, (): (), sampled: Vec<Sampled<&'static str, Counted>>) -> Result<Report, LabError> {
+        let counted = sampled.into_iter().flat_map(|of| of.samples).next();
+        counted.map(|counted| Report::new(self, counted)).ok_or_else(|| LabError::subsystem("the run", "has no sample"))
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.output.settings()
+    }
 }

@@ -1,8 +1,7 @@
 //! The command line of `softfault conflicts`.
 
-use crate::bench::{Window, parse_fault_locking, parse_hugetlb_locking, parse_window};
+use crate::bench::{Need, Output, Window, defaults, parse_fault_locking, parse_hugetlb_locking, parse_window};
 use crate::error::LabError;
-use crate::os;
 use clap::{Args, ValueEnum};
 use softfault::{FaultLocking, HugetlbLocking};
 
@@ -38,7 +37,7 @@ Layouts: which pages belong to which CPU
 Fault-around
   With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
   CPU 0, or for own-part by the CPU whose part they are. Each CPU's touches are reads of 2 MiB of it in order, a
-  mapping of the same 2 MiB after the other. A fault maps the window's pages; what is mapped is not touched. For
+  mapping of the same 2 MiB after the other. A fault maps the window's pages; mapped pages are not touched. For
   same-object and own-part; the default is 65,536 touches. With `adaptive` these are 512 faults of each CPU, 128 of
   which make a leaf table: where memory is small (--mib-each), CPUs share the blocks that tables come from.
   Transfers are per 1,000 pages mapped, too.
@@ -51,10 +50,10 @@ Pages
                 takes 1 GiB for each CPU. The default is 512 touches.
 
 JSON
-  One object with the keys cpus, layout, discipline, hugetlb_locking (null without a pool), frames, pages, touches, memory_gib, faults, fault_around (null where
-  none was asked for), transfers_per_1000_faults,
-  read_misses_per_1000_faults, transfers_per_1000_pages, worst (a list of structure, field and transfers_per_1000_faults, the worst
-  first), experiment, value and unit.
+  One object with the keys cpus, layout, discipline (the fault-locking mode), hugetlb_locking (null without a pool),
+  frames, pages, touches, memory_gib, faults, fault_around (null without it), transfers_per_1000_faults,
+  transfers_per_1000_pages, read_misses_per_1000_faults, worst (a list of structure, field,
+  transfers_per_1000_faults and read_misses_per_1000_faults, most transfers first), experiment, value and unit.
 
 Examples:
   softfault conflicts --cpus 512
@@ -198,7 +197,7 @@ impl Layout {
 
 /// The command line of `softfault conflicts`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("1", "1", "the transfers of the lines that move most")))]
 pub struct Options {
     /// Simulated CPUs
     #[arg(long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u16).range(1..=softfault::machine::MAX_CPUS as i64))]
@@ -233,9 +232,8 @@ pub struct Options {
     /// With --fault-around, MiB of memory for each CPU, at least
     #[arg(long, value_name = "MIB", default_value = "128", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub mib_each: u32,
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 impl Options {
@@ -277,8 +275,8 @@ impl Options {
         let times = if self.frames == Frames::Aged { 64 / AGED_FREE_OF_64 } else { 1 };
         (nr * times).next_multiple_of(TABLE_PAGES)
     }
-    /// Refuses what can be seen to fail.
-    pub fn check(&self) -> Result<(), LabError> {
+    /// Refuses arguments that cannot work.
+    pub fn check_arguments(&self) -> Result<(), LabError> {
         if self.layout.has_object() {
             let with = |what| format!("with --layout {} should be {what}", self.layout.name());
             let pages = if self.layout == Layout::Pool { Pages::HUGE } else { Pages::SMALL };
@@ -306,22 +304,20 @@ impl Options {
             let wanted = format!("with --pages {} should be fresh: aged memory has none left", self.pages.name());
             return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
         }
-        // A frame costs a descriptor, an entry and some lines of our own books; its
-        // bytes are never touched. A huge page costs its block and its tables.
-        let needed = match self.pages {
+        if self.nr_frames() > u64::from(u32::MAX) {
+            let wanted = format!("with {} CPUs is more memory than 16 TiB: should be smaller", self.cpus);
+            return Err(LabError::Argument { name: "--touches", given: self.touches.to_string(), wanted });
+        }
+        Ok(())
+    }
+    /// Memory of the host. A frame costs a descriptor, an entry and the recorder's lines; its bytes are never touched.
+    /// A huge page costs its block and its tables.
+    pub fn memory(&self) -> Need {
+        let bytes = match self.pages {
             Pages::HUGE => self.nr_frames() / TABLE_PAGES * 8192,
             _ => self.nr_frames() * 64,
         };
-        let wrong = |wanted: String| LabError::Argument { name: "--touches", given: self.touches.to_string(), wanted };
-        if self.nr_frames() > u64::from(u32::MAX) {
-            return Err(wrong(format!("with {} CPUs is more memory than 16 TiB: should be smaller", self.cpus)));
-        }
-        match os::available_bytes() {
-            Some(available) if needed > available => {
-                Err(wrong(format!("needs about {} MiB of memory: should be smaller", needed >> 20)))
-            }
-            _ => Ok(()),
-        }
+        Need { condition: format!("with {} CPUs", self.cpus), ..Need::of("--touches", self.touches, bytes) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The result of a run as text and as JSON.
+//! The result of a run, and its text.
 
 use super::options::Options;
 use super::simulate::{Counted, Place};
@@ -8,10 +8,9 @@ use std::fmt::Write;
 /// How many places are named.
 const NR_WORST: usize = 5;
 
-/// The result of a run.
+/// The result of a run; its fields are the keys of the JSON object.
 #[derive(Serialize)]
 pub struct Report {
-    experiment: &'static str,
     /// Simulated CPUs.
     pub cpus: u16,
     layout: &'static str,
@@ -31,16 +30,15 @@ pub struct Report {
     pub transfers_per_1000_pages: f64,
     /// Reads of lines written by another CPU since.
     pub read_misses_per_1000_faults: f64,
-    worst: Vec<Worst>,
-    value: f64,
-    unit: &'static str,
+    pub(super) worst: Vec<Worst>,
 }
 
+/// A field of a structure, whose lines moved.
 #[derive(Serialize)]
-struct Worst {
-    structure: String,
-    field: String,
-    transfers_per_1000_faults: f64,
+pub(super) struct Worst {
+    pub(super) structure: String,
+    pub(super) field: String,
+    pub(super) transfers_per_1000_faults: f64,
     read_misses_per_1000_faults: f64,
 }
 
@@ -55,7 +53,6 @@ impl Report {
             read_misses_per_1000_faults: rate(place.read_misses),
         };
         Report {
-            experiment: "conflicts",
             cpus: options.cpus,
             layout: options.layout.name(),
             fault_locking: options.fault_locking.name(),
@@ -70,18 +67,19 @@ impl Report {
             transfers_per_1000_pages: counted.transfers as f64 * 1000.0 / options.nr_touched() as f64,
             read_misses_per_1000_faults: rate(counted.read_misses),
             worst: counted.places.iter().take(NR_WORST).map(worst).collect(),
-            value: rate(counted.transfers),
-            unit: "transfers/1000 faults",
         }
     }
 
-    /// One line.
-    pub fn json(&self) -> String {
-        serde_json::to_string(self).expect("numbers and strings")
+    /// The title of the plot.
+    pub(super) fn title(&self) -> String {
+        format!(
+            "{} CPUs, layout {}, {}: {:.2} transfers per 1,000 faults",
+            self.cpus, self.layout, self.fault_locking, self.transfers_per_1000_faults
+        )
     }
 
-    /// For people.
-    pub fn text(&self) -> String {
+    /// The rates, and the fields whose lines moved most.
+    pub(super) fn table(&self) -> String {
         let mut text = format!(
             "{} simulated CPUs, {:.1} GiB, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\

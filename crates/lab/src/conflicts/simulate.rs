@@ -65,7 +65,7 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     if options.frames == Frames::Aged {
         history::fill_and_thin_out(&vm, &spaces[0], options)?;
     }
-    // Who wrote what so far is remembered; what it cost is not.
+    // The last writers so far are kept; the costs are not.
     lines.borrow_mut().start_counting();
     let nr_faults = take_turns(&spaces, base, options, &mut beside)?;
     drop(recording);
@@ -182,7 +182,7 @@ fn knobs(pages: Pages) -> HugeKnobs {
     thp
 }
 
-/// What each fault has to say.
+/// The expected result of each fault.
 fn what_is_mapped(options: &Options) -> FaultDone {
     match options.pages {
         Pages::SMALL if options.layout.has_object() => FaultDone::Shared,

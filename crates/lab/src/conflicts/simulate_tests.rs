@@ -2,22 +2,12 @@
 
 use super::super::options::{Frames, Layout, parse_pages};
 use super::*;
+use crate::bench::typed;
 use softfault::FaultLocking as Typed;
 use softfault_recorded::sync::{Ordering, Word};
 
 fn options(cpus: u16, fault_locking: Typed) -> Options {
-    Options {
-        cpus,
-        layout: Layout::OwnTable,
-        fault_locking,
-        hugetlb_locking: softfault::HugetlbLocking::Lockfree,
-        touches: 512,
-        frames: Frames::Fresh,
-        pages: Pages::SMALL,
-        fault_around: None,
-        mib_each: 128,
-        json: false,
-    }
+    typed(&format!("conflicts --cpus {cpus} --touches 512 --fault-locking {}", fault_locking.name()))
 }
 
 #[test]
