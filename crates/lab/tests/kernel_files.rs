@@ -80,7 +80,7 @@ fn tree(test: &str) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/programs").join(script);
         fs::copy(source, root.join(script)).expect("it is in the tree");
     }
-    // What begins a script in the machine as `on_host` does outside.
+    // The beginning of a script in the machine; `on_host` has it for the host.
     let start = "#!/bin/sh\ncd /work\nexport LC_ALL=C\nexport PATH=/bin\nexec \"$@\" </dev/null\n";
     fs::write(root.join("start"), start).expect("room for a line");
     fs::set_permissions(root.join("start"), fs::Permissions::from_mode(0o755)).expect("its owner may");
@@ -194,7 +194,7 @@ fn random_calls_about_files_do_no_harm() {
     }
 }
 
-/// A folder of a real system has what cannot go into the machine. It is left out, in one
+/// A folder of a real system has files that cannot go into the machine. They are left out, in one
 /// note.
 #[test]
 fn what_cannot_be_read_in_a_root_is_left_out_in_one_note() {

@@ -55,7 +55,7 @@ fn keys_edit_interrupt_and_end() {
     let mut shown = String::new();
     keys.write_all(b"echo eraxx\x7f\x7fsed\n").expect("it reads");
     read_until(&mut screen, &mut shown, "\r\nerased\r\n");
-    // Ctrl-C reaches whoever runs in the foreground, not the shell.
+    // Ctrl-C reaches the program in the foreground, not the shell.
     keys.write_all(b"sh -c 'echo be''gun; sleep 1000'\n").expect("it reads");
     read_until(&mut screen, &mut shown, "\r\nbegun\r\n");
     keys.write_all(&[3]).expect("it reads");

@@ -12,7 +12,7 @@ use core::fmt::{self, Write};
 const PORT: u16 = 0xe9;
 const PACKET: u8 = 0x1e;
 
-/// Who is spoken to.
+/// The receiver of the output.
 #[derive(Clone, Copy)]
 pub enum Channel {
     /// Standard output.

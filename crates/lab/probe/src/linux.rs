@@ -1,4 +1,4 @@
-//! What the first program owes Linux: file systems, the arguments, the end.
+//! The duties of the first program of Linux: file systems, the arguments, the end.
 
 use crate::console::{Channel, Console};
 use crate::{Args, sys};
@@ -33,7 +33,7 @@ pub fn become_init() -> Console {
     sys::mount(c"sysfs", c"/sys");
     sys::mount(c"devtmpfs", c"/dev");
     sys::mount(c"tmpfs", c"/dev/shm");
-    // What came in the archive would be hidden.
+    // A mount would hide files of the archive.
     if is_empty(c"/tmp") {
         sys::mount(c"tmpfs", c"/tmp");
     }
@@ -100,7 +100,7 @@ pub fn arguments() -> Option<Args> {
     sys::close(descriptor);
     let texts = bytes[..len].split_inclusive(|b| *b == 0);
     for (at, text) in texts.take(NR_ARGUMENTS - 1).enumerate() {
-        // SAFETY: L7: one place is left for the null pointer.
+        // SAFETY: L7: there is one place for the null pointer.
         unsafe { ptr::write(list.add(at), text.as_ptr()) };
     }
     // SAFETY: L7: nobody changes list or texts from here on.

@@ -35,7 +35,7 @@ pub fn run(console: &Console, marker: &CStr, repeats: u32, command: Args) {
         };
         let ended = wait_for(pid);
         let wall_ns = sys::now_ns() - start_ns;
-        // What it left behind would run beside the next one.
+        // Its remaining processes would run beside the next one.
         sys::kill(-pid, SIGKILL);
         forward(console, Channel::Output, output);
         forward(console, Channel::Errors, errors);

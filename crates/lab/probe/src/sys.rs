@@ -16,7 +16,7 @@ pub const PAGE: usize = 4096;
 /// A system call by its number.
 ///
 /// # Safety
-/// What it does to memory is what its caller owns and expects.
+/// It changes only memory that its caller owns and expects to change.
 #[inline(always)]
 pub unsafe fn call(number: u32, args: [usize; 6]) -> isize {
     let result;

@@ -20,7 +20,7 @@ impl Work {
             Work::Linux => "linux",
         }
     }
-    /// What has that name.
+    /// Finds the work of that name.
     pub fn named(name: &str) -> Option<Work> {
         if name == Work::Linux.name() { Some(Work::Linux) } else { ClearOrder::named(name).map(Work::Ours) }
     }

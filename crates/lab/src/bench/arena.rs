@@ -31,7 +31,7 @@ impl Frames {
             Frames::Aged => "aged",
         }
     }
-    /// Whether nothing is left to zero.
+    /// Whether all frames are zero.
     pub fn are_zero(self) -> bool {
         self != Frames::Fresh
     }

@@ -59,7 +59,7 @@ struct Failure {
     error: LabError,
 }
 
-/// What a thread says that waited for one that has failed.
+/// The error of a thread that waited for one that has failed.
 const OTHER: &str = "another thread failed";
 
 impl Failure {
@@ -110,7 +110,7 @@ pub struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Does `work` while all threads do theirs. What comes between two steps is not timed, and nobody does
+    /// Does `work` while all threads do theirs. The code between two steps is not timed, and no thread does
     /// it while another thread's clock runs.
     pub fn timed<T>(&mut self, work: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
         self.gate.meet()?;

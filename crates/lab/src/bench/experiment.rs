@@ -20,11 +20,11 @@ use std::fmt;
 pub trait Experiment {
     /// The subcommand, and the value of `experiment` in JSON.
     const NAME: &'static str;
-    /// What stays up while samples are taken: machines, processes, threads.
+    /// The machines, processes and threads that all samples use.
     type Bench;
     /// One row of the plan: what a sample is taken of. Its text is shown as progress.
     type Job: fmt::Display;
-    /// What one run of a job gives.
+    /// The result of one run of a job.
     type Sample;
     /// The rows that all samples come to.
     type Report: Report;
@@ -64,7 +64,7 @@ pub trait Report {
 /// A job and its samples, one for each repetition.
 #[derive(Clone, Debug)]
 pub struct Sampled<J, S> {
-    /// What was run.
+    /// The job.
     pub job: J,
     /// By repetition.
     pub samples: Vec<S>,

@@ -52,7 +52,7 @@ impl Knob {
         read(&self.file)
     }
 
-    /// Sets it. What it is then may be something else.
+    /// Sets it. Linux may round or refuse the value.
     pub fn set(&self, to: u64) -> io::Result<()> {
         write(&self.file, to)
     }

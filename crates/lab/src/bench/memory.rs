@@ -11,7 +11,7 @@ pub struct Need {
     pub option: &'static str,
     /// What was typed.
     pub given: String,
-    /// What else it depends on, such as `with 3 processes`; may be empty.
+    /// A further condition, such as `with 3 processes`; may be empty.
     pub condition: String,
     /// Bytes.
     pub bytes: u64,

@@ -28,7 +28,7 @@ impl Streamer {
         let thread = std::thread::spawn(move || {
             let pinned = os::pin(cpu);
             let mut words = vec![1u64; BYTES / size_of::<u64>()];
-            // Whoever waits is there until it has been told.
+            // The waiter is there until it has been told.
             let _ = told.send(pinned);
             while !seen.load(Ordering::Relaxed) {
                 for chunk in words.chunks_mut(CHUNK_WORDS) {

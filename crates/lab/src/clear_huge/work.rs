@@ -1,4 +1,4 @@
-//! What is timed, beside what load, and what that gives.
+//! The work that is timed, the load beside it, and the result.
 
 use super::place::Place;
 use softfault::clear::ClearOrder;

@@ -31,7 +31,7 @@ impl Process {
         writeln!(input, "{line}").map_err(|e| LabError::host("telling a process what to run", e))
     }
 
-    /// What it says next; what went wrong it has said on standard error.
+    /// Its next line; it prints errors on standard error.
     pub fn line(&mut self) -> Result<String, LabError> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {

@@ -68,7 +68,7 @@ fn from_file(cache: &Path, file: &Path) -> Result<Kernel, RunError> {
 fn newest(cache: &Path) -> Result<Kernel, RunError> {
     let (package, version) = match resolve() {
         Ok(found) => found,
-        // What was fetched before serves without a network.
+        // An earlier download serves without a network.
         Err(why) => return newest_cached(cache).ok_or(why),
     };
     let name = format!("{package}_{version}");

@@ -58,7 +58,7 @@ fn run(options: &Options) -> Result<u8, RunError> {
         plot::draw(file, &options.command[0].to_string_lossy(), &rows)?;
     }
     let codes: Vec<u8> = firsts.iter().map(|(_, ran)| ran.record.exit_code()).collect();
-    // What failed on one of them did less there.
+    // A program that failed on one of them did less there.
     let ratio = reckon::ratio(&rows).filter(|_| codes.iter().all(|code| *code == codes[0]));
     if options.json {
         let rows: Vec<_> = rows.into_iter().zip(codes.iter().copied()).collect();
@@ -98,8 +98,7 @@ fn measure(options: &Options, bench: &Bench, firsts: &mut Vec<(System, Ran)>) ->
     Ok(systems.into_iter().map(|(system, samples)| reckon::row(system, samples)).collect())
 }
 
-/// What the program wrote, to where it belongs; with --json, standard output is
-/// for the figures.
+/// Passes the program's output on; with --json, standard output is for the figures.
 fn pass_on(options: &Options, ran: &Ran) -> Result<(), RunError> {
     let failed = |e: io::Error| RunError::Host(format!("output: {e}"));
     let mut output: Box<dyn Write> = if options.json { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
@@ -107,7 +106,7 @@ fn pass_on(options: &Options, ran: &Ran) -> Result<(), RunError> {
     io::stderr().write_all(&ran.errors).map_err(failed)
 }
 
-/// Says where the first runs did not agree.
+/// Reports differences between the first runs.
 fn tell_differences(firsts: &[(System, Ran)]) {
     let [(first, one), (second, other)] = firsts else { return };
     let codes = (one.record.exit_code(), other.record.exit_code());

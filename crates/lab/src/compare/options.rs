@@ -1,4 +1,4 @@
-//! What may be typed after `softfault compare`.
+//! The command line of `softfault compare`.
 
 use super::system::System;
 use crate::run::{MachineOptions, RunError};

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// Who is measured.
+/// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum System {
     /// The reference kernel.

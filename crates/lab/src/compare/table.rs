@@ -7,7 +7,7 @@ use super::system::System;
 use crate::bench::plain_table;
 use std::fmt::Write;
 
-/// What was run where.
+/// The title: the program and the machines.
 pub fn title(options: &Options, nr_cpus: u32, linux: Option<&Kernel>) -> String {
     let (cpu, mem_mib) = (options.cpu(), options.machine.mem >> 20);
     let mut text = format!("QEMU -cpu {cpu}, {nr_cpus} CPU(s), {mem_mib} MiB");

@@ -7,7 +7,7 @@ use crate::compare::{self, Around};
 use crate::error::LabError;
 use std::time::Duration;
 
-/// What each window came to there.
+/// The result of each window there.
 pub struct InQemu {
     /// Package and version.
     pub kernel: String,

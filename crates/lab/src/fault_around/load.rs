@@ -9,7 +9,7 @@ const SPARSE_TOUCHES: u64 = 8192;
 /// Most times that the file is mapped anew.
 const MOST_ROUNDS: u64 = 64;
 
-/// Who reads what.
+/// The parts that threads read.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// In which order.
@@ -37,7 +37,7 @@ impl Load {
     }
 }
 
-/// What one run of a row took. All threads together, but for the times.
+/// The costs of one run of a row. All threads together, but for the times.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sample {
     /// Of the reads of what was not mapped.
@@ -58,7 +58,7 @@ impl Sample {
         let sum = |which: usize| walls.iter().skip(which).step_by(2).sum();
         Sample { wall: sum(0), resident: sum(1), ..Sample::default() }
     }
-    /// What the faults took, seconds: the first reads less the second ones.
+    /// The time of the faults, seconds: the first reads less the second ones.
     pub fn faults_s(&self) -> f64 {
         self.wall.as_secs_f64() - self.resident.as_secs_f64()
     }

@@ -23,7 +23,8 @@ Patterns
 Systems
   softfault  the hosted machine: threads are CPUs, loads go through an emulated TLB of 1,536 translations for each.
              For seq one lookup stands for the words of a page. For random each load is looked up, which takes
-             longer than the loads and hides the time of faults: count them. The file is a shared object. A fault has no trap, so the ratio to Linux is not like for like
+             longer than the loads and hides the time of faults: count them. The file is a shared object. A fault
+             has no trap, so the ratio to Linux is not like for like
   linux      this host's, the file in a memfd, 4 KiB pages. `default`: the window of 64 KiB as it is, which is
              order 4. `emulated`: smaller windows, by cutting the mapping into VMAs of that size, which costs
              look-ups that a smaller window would not; the file is then read part by part, as 65,530 VMAs are all
@@ -39,13 +40,13 @@ Folios
 
 Columns
   order        log2 of the window's pages, 0 to 9; adaptive: grows while faults come in order, else shrinks
-  window       what the window is due to: see above
+  window       default, emulated, set or qemu: see above
   faults       minor and major faults of the first pass, all threads. They are counted, and the same in each
                repetition of ours
   mapped       pages mapped after the first pass over pages touched
   pass         seconds of wall time: the median over the repetitions, and in brackets (slowest - fastest) / median
   resident     seconds of the second pass
-  ns/page      (pass - resident) over the pages that a thread touched: what faults cost; -
+  ns/page      (pass - resident) over the pages that a thread touched: the cost of faults; -
                where more than one in ten second passes was not shorter
   x linux      ns/page of Linux over ours at the same order: median of the ratios within a repetition
   /order 0     faults and pass over those of order 0

@@ -1,4 +1,4 @@
-//! What a thread reads of the file, and in which order.
+//! The pages of the file that a thread reads, and their order.
 //!
 //! Word 0 of page n of the file is n + 1, all others are 0: the sum of what was read tells whether each
 //! word was read once.

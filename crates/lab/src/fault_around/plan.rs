@@ -25,7 +25,7 @@ impl System {
     pub fn name(self) -> &'static str {
         if self == System::Softfault { "softfault" } else { "linux" }
     }
-    /// What the window is due to.
+    /// The setting that determines the window.
     pub fn window(self) -> &'static str {
         match self {
             System::Softfault | System::LinuxSet => "set",

@@ -26,7 +26,7 @@ pub struct Row {
     pub pages_mapped: u64,
     /// All threads together.
     pub pages_touched: u64,
-    /// What faults took for each page that a thread touched. None where one of ten second passes was not shorter:
+    /// The time of faults for each page that a thread touched. None where one of ten second passes was not shorter:
     /// then loads hide the faults.
     pub ns_per_page: Option<f64>,
     /// Linux's time for faults over ours, of the same order.
@@ -146,7 +146,7 @@ fn walls(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| s.wall.as_secs_f64()).collect()
 }
 
-/// What faults took, in seconds, if that can be seen in nine of ten repetitions.
+/// The time of faults, in seconds, if it can be seen in nine of ten repetitions.
 fn costs(samples: &[Sample]) -> Option<Vec<f64>> {
     let costs: Vec<f64> = samples.iter().map(Sample::faults_s).collect();
     let nr_hidden = costs.iter().filter(|cost| **cost <= 0.0).count();

@@ -27,7 +27,7 @@ struct Small {
     /// The same of the late ones.
     worst_late: u64,
     sum: u64,
-    /// How often a run of 64 KiB was wanted in vain.
+    /// How often a run of 64 KiB was not found.
     nr_fallbacks: u64,
 }
 
@@ -87,7 +87,7 @@ fn a_touch_that_falls_back_costs_at_most_twice_a_small_one() {
 }
 
 /// With all sizes the entries of 1 MiB are looked at, which are 256 words. A fault that looks
-/// for a size in vain looks for no other; each block is looked at once.
+/// for a size and found none looks for no other; each block is looked at once.
 #[test]
 fn a_touch_for_which_all_sizes_are_allowed_looks_for_one_in_vain() {
     let plain = touch(State::Fragmented, with_sizes(&[]), HUGE_BYTES);

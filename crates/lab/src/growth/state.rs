@@ -40,13 +40,13 @@ pub fn simulate(vm: &Vm<Simulated>, state: State) {
     }
 }
 
-/// A frame in every 16, so that no run of 16 is left.
+/// A frame in every 16, so that there is no run of 16.
 fn one_of_16(b: u32) -> BlockBits {
     let mut state = u64::from(b);
     std::array::from_fn(|_| (0..4).fold(0, |bits, i| bits | 1 << (16 * i + splitmix(&mut state) % 16)))
 }
 
-/// Whether frames stay in the block for good, and what is free in it: as `ageing` leaves memory, in which
+/// Whether frames stay in the block for ever, and its free frames: as `ageing` leaves memory, in which
 /// free frames lie in runs that are short as a rule.
 fn aged(b: u64) -> (bool, BlockBits) {
     let mut state = b;

@@ -33,7 +33,7 @@ Columns
              (slowest - fastest) / median
   on, zeroed as on, with all free blocks zeroed by an idle CPU (Vm::zero_ahead) before the clock starts. No
              zeroing is timed: say so in every comparison
-  hugetlb    not measured: the library has no hugetlbfs yet
+  hugetlb    not measured yet; softfault parallel-fault measures faults on pages of a pool
   2011       as printed in 2011 for 3 GiB, the mean of two runs
 
 Not like for like

@@ -1,10 +1,10 @@
-//! What is touched by whom, and what a run of a row gives.
+//! The pages that each thread touches, and the result of a run.
 
 use super::options::Shape;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What every row touches.
+/// The pages that every row touches.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// By whom.
@@ -51,7 +51,7 @@ impl Load {
     }
 }
 
-/// What one run of a row took.
+/// The costs of one run of a row.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sample {
     /// From the first thread's start to the last one's end.

@@ -14,7 +14,7 @@ What is measured
 Shapes
   linear    as in 2013: the threads have equal parts, one after the other, in one address space
   database  130 address spaces map one file of 1.5 GiB and touch all of its pages, as processes of a database do when it
-            starts. The threads run the spaces in turn. The first to touch a page clears it; the others map it
+            starts. The threads run the spaces in turn. The first touch of a page clears it; later ones map it
 
 Systems and disciplines
   softfault  the hosted machine: threads are CPUs, stores go through an emulated TLB. A fault has no trap
@@ -30,15 +30,15 @@ Columns
   seconds    wall time from the first start to the last end: the median over the repetitions, and in brackets
              (slowest - fastest) / median
   x 1        speed relative to 1 thread; of clear: what memory bandwidth allows
-  / clear   seconds relative to clear by as many threads
+  / clear    seconds relative to clear by as many threads
   acquired   times that a mutex was taken
-  contended  of these, times that it was not free at the first try
-  waited     milliseconds that passed until these had it, all threads together
+  contended  of these, acquisitions that did not succeed at the first try
+  waited     milliseconds that these took, all threads together
   x linux    speed relative to Linux with as many threads
   All ratios are medians of the ratios within a repetition. The mutexes spin 100 times, then sleep
 
 JSON
-  One object per line. Keys: system (softfault, linux, clear; linux-2013 are figures of then), discipline (one, table, lockfree,
+  One object per line. Keys: system (softfault, linux, clear; linux-2013: as published in 2013), discipline (one, table, lockfree,
   none), threads, seconds, contentions, acquisitions, wait_us, shape, page_kib, size_kib, skip_kib, mutexes, reps, spread,
   over_1_thread, over_clear, ratio_to_linux, why (a row could not be measured), experiment, value (seconds) and unit. Keys
   that do not apply are null.
@@ -114,7 +114,7 @@ pub struct Options {
     /// Pages of the pool
     #[arg(long, value_enum, default_value = "2M")]
     pub page: Page,
-    /// Who touches what
+    /// The pages that each thread touches
     #[arg(long, value_enum, default_value = "linear")]
     pub shape: Shape,
     /// Disciplines, separated by commas

@@ -4,7 +4,7 @@ use super::options::Options;
 use softfault::HugetlbLocking;
 use std::fmt;
 
-/// Who clears the pages.
+/// The system that clears the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
     /// The hosted machine's faults.

@@ -8,7 +8,7 @@ use crate::bench::Frames;
 use clap::ValueEnum;
 use std::hint::black_box;
 
-/// What is written, and so what a page holds afterwards.
+/// The bytes that are written, and so the content of a page afterwards.
 pub const BYTE: u8 = 1;
 
 /// How much of a page its first touch writes.

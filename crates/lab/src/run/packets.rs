@@ -5,7 +5,7 @@ pub use super::packet::End;
 use super::packet::{Channel, START};
 use std::io::{self, Read, Write};
 
-/// What is left once the output is over.
+/// The result once the output is over.
 #[derive(Default)]
 pub struct Rest {
     /// The kernel's log.

@@ -29,7 +29,7 @@ pub struct Machine {
     pub append: String,
     /// File for what comes out of its serial port; Linux's log.
     pub serial: Option<PathBuf>,
-    /// Who sits at the keyboard; its serial port is that then.
+    /// The terminal; the serial port is connected to it.
     pub keys: Option<Keys>,
     pub timeout_s: u64,
     /// Whether the command line and the log are printed as they come.
@@ -149,7 +149,7 @@ impl Machine {
     }
 }
 
-/// Whoever kills this command means the machine too.
+/// A signal that ends this command ends the machine, too.
 fn end_with_parent(qemu: &mut Command) {
     // SAFETY: L3: between fork and exec only one system call is made, which touches
     // no memory and takes no lock.

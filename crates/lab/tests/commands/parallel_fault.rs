@@ -14,7 +14,7 @@ fn wrong_arguments_of_parallel_fault_are_refused() {
     is_refused("parallel-fault --shape ring", "--shape", "database");
 }
 
-/// What was touched and what came back is checked by the command.
+/// The command checks the pages that were touched and those that came back.
 #[test]
 fn parallel_fault_gives_a_line_for_each_row() {
     for (shape, arguments, faults) in [("linear", "2 32768", 16), ("database", "2 4096 --mutexes 5", 130 * 2)] {

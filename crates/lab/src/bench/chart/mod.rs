@@ -24,7 +24,7 @@ pub struct Chart {
     pub scale: Scale,
     /// Which direction of y is better.
     pub better: Better,
-    /// What is drawn; the legend lists historic series last.
+    /// The series; the legend lists historic ones last.
     pub series: Vec<Series>,
 }
 
@@ -68,7 +68,7 @@ pub enum Whose {
     Linux,
     /// As published once.
     Historic,
-    /// What is aimed at.
+    /// The goal.
     Goal,
 }
 
@@ -79,7 +79,7 @@ pub enum Mark {
     Line,
     /// A level line across the plot for each point.
     Level,
-    /// By themselves; where places are named, series stand side by side.
+    /// Dots without a line; where places are named, series stand side by side.
     Dots,
     /// A bar from 0 with its value, one for each place.
     Bars,
