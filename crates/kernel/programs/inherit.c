@@ -51,7 +51,7 @@ static void limits_of_a_grandchild(void) {
     printf("ok a limit set in borrowed memory\n");
 }
 
-/* Whoever is not root locks no more than the limit. */
+/* A process that is not root locks no more than the limit. */
 static void capabilities_of_a_grandchild(void) {
     struct rlimit limit;
     size_t bytes = 16 * 4096;

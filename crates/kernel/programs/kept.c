@@ -39,7 +39,7 @@ static void run_again(char *part) {
     CHECK(!"execv");
 }
 
-/* From here on, whoever was root is not. */
+/* From here on the process is no longer root. */
 static void become_a_user(void) {
     if (geteuid() == 0)
         CHECK(syscall(SYS_setresuid, 7, 7, 7) == 0);
@@ -129,7 +129,7 @@ static void priorities(void) {
     CHECK(is_user || FAILS(syscall(SYS_setpriority, PRIO_PROCESS, getppid(), 19), EPERM));
 }
 
-/* A number of a thread names its process, whoever asks. */
+/* A number of a thread names its process, no matter which process asks. */
 static void *of_a_thread(void *leader) {
     int got = 5, zero = 0, tid = syscall(SYS_gettid);
     unsigned head[2] = { v3, tid }, data[6];

@@ -131,7 +131,7 @@ int main(void) {
     }
 }
 
-/// Who gets huge pages and what the files say of them: the program finds the same
+/// The processes that get huge pages, and the files' figures of them: the program finds the same
 /// on both.
 #[test]
 fn huge_pages_are_where_they_are_on_linux() {

@@ -245,7 +245,7 @@ fn knobs_of_huge_pages_are_where_linux_has_them() {
     assert!(ran.errors.contains("transparent_hugepage=sometimes: should be always,"), "{}", ran.errors);
 }
 
-/// Who gets huge pages, and what the files say of them; with
+/// The processes that get huge pages, and the files' figures of them; with
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]
 fn huge_pages_are_where_the_knobs_say() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 const WITHOUT_PAGES: [(&str, &str); 4] = [
-    ("frames_and_thieves.rs", "the last frames: whoever brings a page back wants one of them"),
+    ("frames_and_thieves.rs", "the last frames: a CPU that brings a page back wants one of them"),
     ("summaries.rs", "blocks and their trees alone"),
     ("clusters.rs", "claims of frames by CPUs of a cluster"),
     ("tree_and_readers.rs", "the tree of VMAs alone"),

@@ -60,7 +60,7 @@ fn unpark_wakes_all_who_sleep_there() {
     });
 }
 
-/// Between its look at the word and its sleep a thread holds the lock; whoever
+/// Between its look at the word and its sleep a thread holds the lock; a thread that
 /// wakes must not slip through there.
 #[test]
 fn unpark_waits_for_one_who_is_about_to_sleep() {

@@ -78,7 +78,7 @@ impl Page {
     }
 }
 
-/// Who touches what.
+/// The pages that each thread touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Shape {
     /// Each thread its part

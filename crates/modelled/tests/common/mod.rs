@@ -356,7 +356,7 @@ impl World {
         // Has models of its own.
         let tunables = tunables.with_fault_around(FaultAround::OFF).with_readahead_bytes(AHEAD_BYTES.get());
         let place = PLACE.with(|p| p.vm);
-        // SAFETY: I1: the place is this system thread's, leaked, and whoever had
+        // SAFETY: I1: the place is this system thread's, leaked, and the thread that had
         // it in the execution before is gone.
         let vm: &'static Vm<Modelled> = unsafe {
             place.write(Vm::new(Modelled, tunables).unwrap());

@@ -31,7 +31,7 @@ impl Table {
     pub fn standard() -> Table {
         super::make_bells();
         let mut table = Table(BTreeMap::new());
-        // Who sits at a terminal reads and writes through any of the three.
+        // A program at a terminal reads and writes through any of the three.
         let input = if console::is_terminal() { O_RDWR } else { O_RDONLY };
         let kinds = [(Channel::Input, input), (Channel::Output, O_RDWR), (Channel::Error, O_RDWR)];
         for (channel, flags) in kinds {

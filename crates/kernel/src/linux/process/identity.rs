@@ -1,4 +1,4 @@
-//! Who a process is: user and group numbers, setuid(2) and its kin, and capabilities,
+//! The identity of a process: user and group numbers, setuid(2) and its kin, and capabilities,
 //! capset(2). Files are open to everybody; what is asked for is who may lock memory without
 //! limit, raise limits and become somebody else.
 
