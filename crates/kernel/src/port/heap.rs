@@ -1,9 +1,9 @@
 //! The kernel's heap: threads, processes, queues, names. Programs' memory and
 //! page tables come from the subsystem, never from here.
 //!
-//! Collections abort when the heap is full, so whatever a program can make more
-//! of is charged first, at more than it will take: a program is refused long
-//! before the heap itself is.
+//! Collections abort when the heap is full. So each object that a program can make
+//! more of is charged first, at more than its size: a program is refused long before
+//! the heap is full.
 
 use crate::port::arch::phys::{Span, direct_map};
 use crate::port::sync::RawSpin;

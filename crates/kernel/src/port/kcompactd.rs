@@ -1,6 +1,6 @@
 //! kcompactd: the kernel's thread that makes a block of 2 MiB free when a fault has
-//! asked for one and did not want to wait (`defrag`: defer, defer+madvise). How is
-//! the subsystem's business; here is only when.
+//! asked for one and did not want to wait (`defrag`: defer, defer+madvise). The
+//! subsystem decides how; this file decides when.
 
 use super::mm;
 use super::sched::{self, KernelStack, Thread, daemon, parking};

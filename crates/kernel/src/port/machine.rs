@@ -27,7 +27,7 @@ impl Kernel {
     }
 }
 
-/// What the order of clearing large pages is measured on, a millisecond of the
+/// The memory on which the order of clearing large pages is measured, a millisecond of the
 /// boot: an emulated CPU has no caches that a larger measurement could tell apart.
 const CALIBRATION_FRAMES: u64 = 16;
 

@@ -11,7 +11,7 @@ use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// This machine, as the subsystem knows it: its memory. All else that it has to
-/// remember is per CPU or static. How it answers is in machine.rs.
+/// remember is per CPU or static. machine.rs has its answers.
 pub struct Kernel {
     pub(super) frames: &'static [FrameRange],
 }

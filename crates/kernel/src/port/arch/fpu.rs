@@ -55,7 +55,7 @@ impl Image {
         unsafe { store(image.0.as_mut_ptr()) };
         image
     }
-    /// Makes its x87 part the executing CPU's state. A program's values for
+    /// Makes its x87 part the executing CPU's state. A program's value for
     /// MXCSR goes to its frame; inside the kernel the kernel's own is in force.
     pub fn load(&mut self) {
         self.0[24..28].copy_from_slice(&KERNEL_MXCSR.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The first serial line, for what is typed: a 16550 whose interrupt goes through
+//! The first serial line, for typed input: a 16550 whose interrupt goes through
 //! the I/O interrupt controller to CPU 0. Output goes elsewhere (console.rs).
 //!
 //! Its queue stays off: turning it on would forget what was typed before.

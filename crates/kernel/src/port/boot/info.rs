@@ -102,7 +102,7 @@ pub fn archive() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(direct_map(span.start), (span.end - span.start) as usize) }
 }
 
-/// Reads what lies at physical address `at`.
+/// Reads a value at physical address `at`.
 pub fn read(at: u64) -> Result<&'static Info, BootError> {
     // SAFETY: K7: the loader's structure, if it is one; the magic tells.
     let start = unsafe { &*direct_map(at).cast::<StartInfo>() };

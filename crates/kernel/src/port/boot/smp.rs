@@ -13,8 +13,8 @@ use x86_64::instructions::port::Port;
 
 const TRAMPOLINE: u64 = 0x8000;
 const START_TIMEOUT_NS: u64 = 2_000_000_000;
-/// What is measured while the others reset; they are owed 10 ms of old, of
-/// which every CPU since 2000 needs next to none.
+/// Duration of the measurement while the others reset. Old CPUs need 10 ms for
+/// that; every CPU since 2000 needs next to none.
 const MEASURE_NS: u64 = 4_000_000;
 
 /// Stack of each CPU, for `start.s`.

@@ -28,7 +28,7 @@ pub fn wish_for_block(nr_emptied: u64) {
     WISH.store(nr_emptied, Ordering::Relaxed);
 }
 
-/// Takes that back.
+/// Withdraws that.
 pub fn wish_for_none() {
     WISH.store(NO_WISH, Ordering::Relaxed);
 }

@@ -43,7 +43,7 @@ impl Usage {
     pub fn leaving_kernel(&self) {
         add(&self.system, self.since_last());
     }
-    /// The thread is on a CPU again: what went by in between is nobody's.
+    /// The thread is on a CPU again: the time in between is not counted.
     pub fn switched_in(&self) {
         self.since_last();
     }

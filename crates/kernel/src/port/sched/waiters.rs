@@ -1,4 +1,4 @@
-//! Threads that wait for something that others will say has happened.
+//! Threads that wait for an event that others report.
 
 use super::queue::wake_any;
 use super::{Thread, block_until, local};
@@ -24,7 +24,7 @@ impl Waiters {
     pub const fn new() -> Waiters {
         Waiters(SpinLock::new(Vec::new()))
     }
-    /// Wakes all; each looks for itself whether it has what it waits for.
+    /// Wakes all; each checks its own condition.
     pub fn wake_all(&self) {
         let threads = core::mem::take(&mut *self.0.lock());
         threads.iter().for_each(wake_any);
