@@ -26,18 +26,12 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 11] = [
     Step { name: "room on the disk", slow: false, run: |_| room::ensure() },
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },
-    Step { name: "clippy", slow: false, run: |_| shell::run(&shell::cargo(CLIPPY)) },
-    Step {
-        name: "clippy of the kernel",
-        slow: false,
-        run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(KERNEL)),
-    },
-    Step { name: "clippy of the probe", slow: false, run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(PROBE)) },
+    Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_| clippy() },
     Step { name: "the library without hooks", slow: false, run: |_| without_hooks() },
     Step { name: "package of the library", slow: false, run: |_| publish::check() },
     Step { name: "documentation", slow: false, run: |_| documentation() },
@@ -111,6 +105,45 @@ fn format() -> Result<(), String> {
     shell::run(&shell::cargo("fmt --check").within(PROBE))
 }
 
+/// The kernel and the probe have target folders of their own.
+fn clippy() -> Result<(), String> {
+    beside("clippy of the kernel and the probe", clippy_of_kernels, || shell::run(&shell::cargo(CLIPPY)))
+}
+
+fn clippy_of_kernels() -> Captured {
+    let mut all = String::new();
+    for folder in [KERNEL, PROBE] {
+        let (text, result) = shell::captured(&shell::cargo(CLIPPY_KERNEL).within(folder))?;
+        all += &text;
+        if result.is_err() {
+            return Ok((all, result));
+        }
+    }
+    Ok((all, Ok(())))
+}
+
+/// Output and outcome of what runs beside something else.
+type Captured = Result<(String, Result<(), String>), String>;
+
+/// Runs both at once. Prints what the first one wrote when both have ended.
+fn beside(
+    name: &str,
+    other: impl FnOnce() -> Captured + Send,
+    run: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let result = run();
+        let other = other.join().unwrap_or_else(|_| Err(format!("the thread of {name} panicked")));
+        let other = other.and_then(|(text, result)| {
+            println!("\n== {name}\n{text}");
+            result
+        });
+        let failed: Vec<String> = [result, other].into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    })
+}
+
 /// The feature `hooks` is off where nobody asks for it, as for a port. The whole
 /// workspace does not show that: there the tests ask for it. The kernel does too, by
 /// itself.
@@ -134,19 +167,10 @@ fn documentation() -> Result<(), String> {
 }
 
 /// Both build one crate after the other most of the time, in different target folders: together they keep two
-/// CPUs busy. The mutants' output comes last.
+/// CPUs busy.
 fn readme_and_mutants() -> Result<(), String> {
-    std::thread::scope(|scope| {
-        let mutants = scope.spawn(|| shell::captured(&mutants::sample_line(SAMPLE_SECONDS)?));
-        let readme = readme::run();
-        let mutants = mutants.join().unwrap_or_else(|_| Err("the thread of the mutants panicked".into()));
-        let mutants = mutants.and_then(|(text, result)| {
-            println!("\n== a sample of the mutants\n{text}");
-            result
-        });
-        let failed: Vec<String> = [readme, mutants].into_iter().filter_map(Result::err).collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
-    })
+    let sample = || shell::captured(&mutants::sample_line(SAMPLE_SECONDS)?);
+    beside("a sample of the mutants", sample, readme::run)
 }
 
 fn tests(tally: &mut Tally) -> Result<(), String> {

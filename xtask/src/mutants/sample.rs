@@ -10,8 +10,23 @@ use std::time::Duration;
 pub fn shuffle(mutants: &mut [Mutant]) -> Result<(), String> {
     let commit = shell::output_of(&Line::new("git", "rev-parse HEAD"))?;
     println!("sample of commit {}", commit.trim());
-    mutants.sort_by_key(|mutant| place(&commit, &mutant.name));
+    order(&commit, mutants);
     Ok(())
+}
+
+/// By chance, but mutants that share the first one's build come first: each further package or profile would cost
+/// a minute of builds before its first test. The first one is any mutant, so each build comes as often as it has mutants.
+fn order(commit: &str, mutants: &mut [Mutant]) {
+    mutants.sort_by_key(|mutant| place(commit, &mutant.name));
+    if let Some(first) = mutants.first().map(|mutant| build(&mutant.test)) {
+        mutants.sort_by_key(|mutant| build(&mutant.test) != first);
+    }
+}
+
+/// The profile and the package that a test is built for.
+fn build(test: &str) -> (bool, String) {
+    let package = test.split_whitespace().skip_while(|word| *word != "-p").nth(1).unwrap_or_default();
+    (test.contains("--release"), package.to_string())
 }
 
 fn place(commit: &str, name: &str) -> u64 {
@@ -65,6 +80,29 @@ mod tests {
         };
         assert_eq!(order("abc"), order("abc\n"));
         assert_ne!(order("abc"), order("abd"));
+    }
+
+    #[test]
+    fn one_build_comes_first() {
+        let mutant = |number: usize| Mutant {
+            name: format!("mutant-{number}"),
+            why: String::new(),
+            file: String::new(),
+            from: String::new(),
+            to: String::new(),
+            test: ["cargo test -p a --test x", "cargo test --release -p a", "cargo test -p b"][number % 3].into(),
+            seconds: 1,
+        };
+        let mut firsts = std::collections::HashSet::new();
+        for commit in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
+            let mut mutants: Vec<Mutant> = (0..30).map(mutant).collect();
+            order(commit, &mut mutants);
+            let first = build(&mutants[0].test);
+            assert!(mutants[..10].iter().all(|m| build(&m.test) == first));
+            assert!(mutants[10..].iter().all(|m| build(&m.test) != first));
+            firsts.insert(first);
+        }
+        assert!(firsts.len() > 1, "each build has its turn");
     }
 
     #[test]
