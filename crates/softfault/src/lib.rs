@@ -1,5 +1,5 @@
-//! A virtual-memory subsystem you can link: `mmap`, demand paging and
-//! copy-on-write behind one [`handle_fault`](AddressSpace::handle_fault).
+//! A virtual-memory subsystem you can link: `mmap`, demand paging, copy-on-write, files and
+//! huge pages behind one [`handle_fault`](AddressSpace::handle_fault).
 //!
 //! A port implements [`Machine`], builds one [`Vm`] over its memory, makes an
 //! [`AddressSpace`] per program, loads [`AddressSpace::tag`]`().root` into the
@@ -14,13 +14,14 @@
 //! | [`fault`](AddressSpace::handle_fault) | the order of steps, retrying | how anything is stored |
 //! | `space` | VMAs, the operations on them, what to do about a refusal | entries' bits |
 //! | [`policy`] | a question and a plan, both values | memory, locks |
-//! | `source` | where a page's bytes come from | who maps them |
+//! | `source` | where a page's bytes come from | which spaces map them |
 //! | [`table`] | entries and how they may change | VMAs |
 //! | [`account`] | counters | what they are for |
-//! | `frame` | which frames are free, their descriptors | who maps them, how to reclaim them |
+//! | `frame` | which frames are free, their descriptors, pools of huge pages | what maps them, how to reclaim them |
+//! | `swap` | which slots of the swap area are in use, and by what | what is swapped out, and when |
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
-//! | `notify` | who hears of changes, who may look up | what they keep |
+//! | `notify` | the subscribers to changes, lookups | what they keep |
 //! | `khugepaged`, `shrink` | which memory becomes huge, and which huge pages are split | threads |
 //! | `compact` | how used frames move, so that free ones are adjacent | what faults are |
 //!
@@ -37,13 +38,14 @@
 //! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `notify/notice` | |
 //! | mem | `mem` (typed views of frames), `lock`, `section` (the read side), `pace` (long passes answer other CPUs), `cpu`, `account`, `clear`, `base` | `Base`: the machine, its CPUs, settings, counters |
 //! | frame | `frame` | `Memory`: the frames |
+//! | swap | `swap` | |
 //! | table | `table` | |
 //! | notify | `notify/tell` | |
 //! | links | `source`, `rmap/family`, `links` | `Links`: lookups of families |
 //! | space | `space`, `space/reclaim` | [`Vm`]: spaces; [`AddressSpace`] |
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
-//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/create`, `source/explicit`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
@@ -92,7 +94,7 @@
 //! # Not wanted
 //!
 //! A mandatory allocator; global state; more than two large traits; clever types or macros; cargo
-//! features where a number in [`Tunables`] is enough; knowledge of threads, files or system calls.
+//! features where a number in [`Tunables`] is enough; knowledge of threads, file systems or system calls.
 #![no_std]
 #![deny(unsafe_code)]
 #![cfg_attr(softfault_sync, allow(dead_code, missing_docs))]
