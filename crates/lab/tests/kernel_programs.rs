@@ -245,6 +245,12 @@ fn knobs_of_huge_pages_are_where_linux_has_them() {
     assert!(ran.errors.contains("transparent_hugepage=sometimes: should be always,"), "{}", ran.errors);
 }
 
+/// Pools of huge pages as a file system: mounts, names, pages.
+#[test]
+fn hugetlbfs_is_mounted_and_has_files() {
+    run_ok("hugefs", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
+}
+
 /// The processes that get huge pages, and the files' figures of them; with
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]

@@ -20,6 +20,7 @@ pub use open::open;
 pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
 use crate::linux::thread::Thread;
@@ -108,12 +109,14 @@ pub struct Open {
     flags: AtomicU32,
     /// A lock was asked for in its name.
     has_locks: AtomicBool,
+    _mount: Option<InUse>,
     _charge: heap::Charge,
 }
 
 impl Open {
     /// Not yet shared: `spot` may still be set.
     pub fn bare(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
+        let mount = InUse::of(&inode);
         let charge = heap::charge(HEAP_BYTES + spot.as_ref().map_or(0, |spot| spot.name.len()))?;
         Ok(Arc::new(Open {
             kind,
@@ -122,6 +125,7 @@ impl Open {
             position: SleepingLock::new(0),
             flags: AtomicU32::new(flags),
             has_locks: AtomicBool::new(false),
+            _mount: mount,
             _charge: charge,
         }))
     }

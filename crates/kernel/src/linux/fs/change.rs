@@ -4,6 +4,7 @@
 
 use super::content::Content;
 use super::inode::{Body, Inode};
+use super::seals::Seals;
 use super::tree::{self, Entry};
 use super::walk::{Last, Walked};
 use crate::linux::errno::{self, Errno};
@@ -26,17 +27,21 @@ pub enum New<'a> {
     Socket,
 }
 
-/// An inode that has no name yet.
-pub fn inode(new: New, mode: u32) -> errno::Result<Arc<Inode>> {
+/// An inode that has no name yet, in the file system of `dir`.
+pub fn inode(dir: &Inode, new: New, mode: u32) -> errno::Result<Arc<Inode>> {
     let body = match new {
-        New::File => Body::File(Content::new(&[])),
+        // As hugetlbfs, of which a link's path would need bytes that are written.
+        New::Symlink(_) if dir.mount().is_some() => return Err(Errno::EINVAL),
+        New::File => Body::File(
+            dir.mount().map_or_else(|| Ok(Content::new(&[])), |mount| Content::huge(mount.order(), Seals::SEAL))?,
+        ),
         New::Dir => Body::Dir,
         New::Symlink(target) => Body::Symlink(target.into()),
         New::Fifo => Body::Pipe(Pipe::fifo()?),
         New::Device(number) => Body::Device(number),
         New::Socket => Body::Socket,
     };
-    Inode::new(body, mode & 0o7777)
+    Inode::beside(dir, body, mode & 0o7777)
 }
 
 /// Nothing can be made in generated directories.
@@ -53,7 +58,7 @@ pub fn create(at: &Walked, new: New, mode: u32) -> errno::Result<Arc<Inode>> {
         return Err(Errno::ENOENT);
     }
     check_tree(&at.dir).map_err(|_| Errno::ENOENT)?;
-    let inode = inode(new, mode)?;
+    let inode = inode(&at.dir, new, mode)?;
     tree::insert(&at.dir, Entry::new(&at.name, &inode)?)?;
     Ok(inode)
 }

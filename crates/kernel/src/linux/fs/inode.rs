@@ -3,6 +3,7 @@
 
 use super::content::Content;
 use super::generated::Generated;
+use super::mount::{Mount, Place};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::pipe::Pipe;
 use crate::port::arch::time::wall_ns;
@@ -73,6 +74,8 @@ pub struct Inode {
     pub number: u64,
     /// What is in it.
     pub body: Body,
+    /// Its place in a mounted file system, if it is in one.
+    place: Option<Place>,
     meta: SpinLock<Meta>,
     _charge: heap::Charge,
 }
@@ -80,16 +83,28 @@ pub struct Inode {
 impl Inode {
     /// A new one that has no name yet.
     pub fn new(body: Body, mode: u32) -> errno::Result<Arc<Inode>> {
-        Inode::numbered(NEXT_NUMBER.fetch_add(1, Ordering::Relaxed), body, mode)
+        Inode::numbered(Inode::new_number(), body, mode)
+    }
+    /// A new one in the same file system as `dir`.
+    pub fn beside(dir: &Inode, body: Body, mode: u32) -> errno::Result<Arc<Inode>> {
+        Inode::placed(Inode::new_number(), body, mode, dir.mount().map(Place::in_mount).transpose()?)
+    }
+    /// A number that none has.
+    pub fn new_number() -> u64 {
+        NEXT_NUMBER.fetch_add(1, Ordering::Relaxed)
     }
     /// One whose number follows from what it is.
     pub fn numbered(number: u64, body: Body, mode: u32) -> errno::Result<Arc<Inode>> {
+        Inode::placed(number, body, mode, None)
+    }
+    /// The same in a mounted file system.
+    pub fn placed(number: u64, body: Body, mode: u32, place: Option<Place>) -> errno::Result<Arc<Inode>> {
         let more = if let Body::Symlink(target) = &body { target.len() } else { 0 };
         let charge = heap::charge(HEAP_BYTES + more)?;
         let now = now();
         let nr_links = if matches!(body, Body::Dir) { 2 } else { 1 };
         let meta = Meta { mode, uid: 0, gid: 0, nr_links, accessed_ns: now, modified_ns: now, changed_ns: now };
-        Ok(Arc::new(Inode { number, body, meta: SpinLock::new(meta), _charge: charge }))
+        Ok(Arc::new(Inode { number, body, place, meta: SpinLock::new(meta), _charge: charge }))
     }
     /// A copy of the metadata.
     pub fn meta(&self) -> Meta {
@@ -138,12 +153,20 @@ impl Inode {
     pub fn is_dir(&self) -> bool {
         self.kind() == S_IFDIR
     }
+    /// The mounted file system that it is in.
+    pub fn mount(&self) -> Option<&Arc<Mount>> {
+        self.place.as_ref().map(Place::mount)
+    }
+    /// Whether something is mounted here.
+    pub fn is_mount(&self) -> bool {
+        matches!(self.body, Body::Generated(_)) || self.mount().is_some_and(|mount| mount.is_root(self.number))
+    }
     /// Number of the file system that it is in.
     pub fn device(&self) -> u64 {
         match &self.body {
             Body::Generated(_) => DEVICE_OF_PROC,
             Body::Nameless(_) | Body::Console(_) => DEVICE_OF_NAMELESS,
-            _ => DEVICE_OF_TREE,
+            _ => self.mount().map_or(DEVICE_OF_TREE, |mount| mount.device),
         }
     }
     /// Its size, as stat(2) gives it.

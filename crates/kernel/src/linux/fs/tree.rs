@@ -20,7 +20,7 @@ const HEAP_PER_DIRECTORY: usize = 1600;
 
 /// A name that is to be put into a directory.
 pub struct Entry {
-    inode: Arc<Inode>,
+    pub(super) inode: Arc<Inode>,
     name: Arc<[u8]>,
     cookie: u64,
     _charge: heap::Charge,
@@ -34,11 +34,11 @@ impl Entry {
     }
 }
 
-struct Directory {
+pub(super) struct Directory {
     /// The directory that it is in, and its name there; the root is in itself.
-    parent: Arc<Inode>,
-    name: Arc<[u8]>,
-    entries: BTreeMap<Arc<[u8]>, Entry>,
+    pub(super) parent: Arc<Inode>,
+    pub(super) name: Arc<[u8]>,
+    pub(super) entries: BTreeMap<Arc<[u8]>, Entry>,
     /// The same names in the order of their making, for a caller that reads it in
     /// parts.
     order: BTreeMap<u64, Arc<[u8]>>,
@@ -61,10 +61,10 @@ impl Directory {
 }
 
 /// Directories by their inode's number.
-static TREE: SpinLock<BTreeMap<u64, Directory>> = SpinLock::new(BTreeMap::new());
+pub(super) static TREE: SpinLock<BTreeMap<u64, Directory>> = SpinLock::new(BTreeMap::new());
 static ROOT: Once<Arc<Inode>> = Once::new();
 
-type Dirs = BTreeMap<u64, Directory>;
+pub(super) type Dirs = BTreeMap<u64, Directory>;
 
 /// A name as it is listed.
 pub struct Listed {
@@ -101,7 +101,7 @@ pub fn init() -> errno::Result<()> {
     Ok(())
 }
 
-fn new_directory(parent: &Arc<Inode>, name: &Arc<[u8]>) -> errno::Result<Directory> {
+pub(super) fn new_directory(parent: &Arc<Inode>, name: &Arc<[u8]>) -> errno::Result<Directory> {
     Ok(Directory {
         parent: parent.clone(),
         name: name.clone(),
@@ -147,13 +147,8 @@ pub fn insert(dir: &Arc<Inode>, entry: Entry) -> errno::Result<()> {
     Ok(())
 }
 
-fn is_dir(inode: &Inode) -> bool {
+pub(super) fn is_dir(inode: &Inode) -> bool {
     matches!(inode.body, Body::Dir)
-}
-
-/// Whether something is mounted at an inode.
-fn is_mount(inode: &Inode) -> bool {
-    matches!(inode.body, Body::Generated(_))
 }
 
 /// Takes the name of `inode` away, which has to be what has it still.
@@ -164,7 +159,7 @@ pub fn remove(dir: &Arc<Inode>, name: &[u8], inode: &Inode) -> errno::Result<()>
         if found.is_none_or(|entry| entry.inode.number != inode.number) {
             return Err(Errno::ENOENT);
         }
-        if is_mount(inode) {
+        if inode.is_mount() {
             return Err(Errno::EBUSY);
         }
         if is_dir(inode) && !is_empty(&tree, inode) {
@@ -209,7 +204,7 @@ fn is_inside(tree: &Dirs, dir: &Inode, above: &Inode) -> bool {
 
 /// Whether what a move would replace may be replaced by `inode`.
 fn check_replaced(tree: &Dirs, inode: &Inode, replaced: &Inode) -> errno::Result<()> {
-    if is_mount(replaced) {
+    if replaced.is_mount() {
         return Err(Errno::EBUSY);
     }
     match (is_dir(inode), is_dir(replaced)) {
@@ -240,7 +235,7 @@ fn check_rename(
     if found.is_none_or(|e| e.inode.number != inode.number) || !tree.contains_key(&to.number) {
         return Err(Errno::ENOENT);
     }
-    if is_mount(inode) {
+    if inode.is_mount() {
         return Err(Errno::EBUSY);
     }
     if is_dir(inode) && is_inside(tree, to, inode) {
@@ -323,7 +318,7 @@ pub fn exchange(dir: &Arc<Inode>, first: &Entry, to: &Arc<Inode>, second: &Entry
         if !has(dir, first) || !has(to, second) {
             return Err(Errno::ENOENT);
         }
-        if is_mount(&first.inode) || is_mount(&second.inode) {
+        if first.inode.is_mount() || second.inode.is_mount() {
             return Err(Errno::EBUSY);
         }
         let into_itself = |inode: &Inode, into: &Inode| is_dir(inode) && is_inside(tree, into, inode);

@@ -21,6 +21,8 @@ pub enum Capability {
     SetPcap = 8,
     /// Lock memory without limit.
     IpcLock = 14,
+    /// Mount file systems.
+    SysAdmin = 21,
     /// Give a process more turns, and others' processes another number of them.
     SysNice = 23,
     /// Raise the largest value of a limit.

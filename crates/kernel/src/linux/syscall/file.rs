@@ -153,7 +153,7 @@ fn open_unnamed(call: &Call, from: From, n: usize, flags: u32, mode: u32) -> err
     if !matches!(dir.body, Body::Dir) {
         return Err(Errno::EOPNOTSUPP);
     }
-    let inode = change::inode(New::File, mode & !call.process.place.lock().umask)?;
+    let inode = change::inode(&dir, New::File, mode & !call.process.place.lock().umask)?;
     inode.change(|meta| meta.nr_links = 0);
     let name = alloc::format!("#{}", inode.number).into_bytes().into();
     add(call, Open::bare(Kind::File, inode, flags & !OPENING | LARGE, Some(Spot { dir, name }))?, flags)

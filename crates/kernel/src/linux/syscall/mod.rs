@@ -12,6 +12,7 @@ mod list;
 mod lock;
 mod map_file;
 mod memory;
+mod mount;
 mod names;
 mod numa;
 mod path;
@@ -216,6 +217,8 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_access => stat::access(call),
         nr::__NR_faccessat => stat::faccessat(call, 0),
         nr::__NR_faccessat2 => stat::faccessat(call, call.int(3)),
+        nr::__NR_mount => mount::mount(call),
+        nr::__NR_umount2 => mount::umount2(call),
         nr::__NR_statfs => stat::statfs(call),
         nr::__NR_fstatfs => stat::fstatfs(call),
         nr::__NR_getdents => list::getdents(call, list::Layout::Old),

@@ -198,14 +198,16 @@ pub fn faccessat(call: &mut Call, flags: u32) -> errno::Result {
 /// `struct statfs`, 15 words.
 fn put_statfs(call: &Call, inode: &Inode, out: u64) -> errno::Result {
     let stat = mm::vm().vmstat();
-    let (magic, total, free) = match &inode.body {
-        Body::Generated(_) => (PROC_MAGIC, 0, 0),
+    let (magic, [total, free], files) = match &inode.body {
+        Body::Generated(_) => (PROC_MAGIC, [0; 2], [0; 2]),
+        _ if let Some(mount) = inode.mount() => (HUGETLBFS_MAGIC, [0; 2], mount.inode_limit().unwrap_or_default()),
         // As hugetlbfs without a limit.
-        Body::File(content) if content.huge_order().is_some() => (HUGETLBFS_MAGIC, 0, 0),
-        _ => (TMPFS_MAGIC, stat.nr_total_pages, stat.nr_free_pages),
+        Body::File(content) if content.huge_order().is_some() => (HUGETLBFS_MAGIC, [0; 2], [0; 2]),
+        _ => (TMPFS_MAGIC, [stat.nr_total_pages, stat.nr_free_pages], [stat.nr_total_pages, stat.nr_free_pages]),
     };
-    let page = page_bytes(inode);
-    let words = [magic, page, total, free, free, total, free, 0, 255, page, 0x20, 0, 0, 0, 0];
+    let page = inode.mount().map_or_else(|| page_bytes(inode), |mount| mount.order().nr_pages() * PAGE_BYTES);
+    let [nr_files, free_files] = files;
+    let words = [magic, page, total, free, free, nr_files, free_files, 0, 255, page, 0x20, 0, 0, 0, 0];
     mm::put(call.space(), out, &words)?;
     Ok(0)
 }

@@ -83,7 +83,7 @@ static PROC_NAMES: [Fixed; 17] = [
     file("cpuinfo", system::cpuinfo),
     file("version", system::version),
     file("cmdline", system::cmdline),
-    line("filesystems", "nodev\ttmpfs\nnodev\tproc\nnodev\tsysfs\n"),
+    line("filesystems", "nodev\ttmpfs\nnodev\tproc\nnodev\tsysfs\nnodev\thugetlbfs\n"),
     line("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
     line("partitions", "major minor  #blocks  name\n\n"),
     line("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n"),

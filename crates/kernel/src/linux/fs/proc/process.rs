@@ -5,7 +5,7 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::file::Open;
 use crate::linux::fs::generated::{About, Generate, Jump, Node};
 use crate::linux::fs::text::Buffer;
-use crate::linux::fs::{Body, tree, walk};
+use crate::linux::fs::{Body, mount, tree, walk};
 use crate::linux::process::{self, Process};
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -98,12 +98,14 @@ fn all_names() -> impl Iterator<Item = &'static Of> {
 }
 
 fn mounts(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
-    writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs rw,relatime 0 0")
+    writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs rw,relatime 0 0")?;
+    mount::write_mounts(out)
 }
 
 fn mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "1 1 0:2 / / rw,relatime - tmpfs tmpfs rw")?;
-    writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")
+    writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")?;
+    mount::write_mountinfo(4, out)
 }
 
 impl Subject {
