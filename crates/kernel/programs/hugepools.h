@@ -76,6 +76,13 @@ static void pool_mappings(void) {
     CHECK(munmap(p, 2 * HUGE) == 0 && pool_is(1, 1, 0, 0));
     p = mmap(0, 2 * HUGE, PROT_READ | PROT_WRITE, SHARED_HUGE | MAP_NORESERVE | 21 << LOG_SHIFT, -1, 0);
     CHECK(p != MAP_FAILED && p[0] == 0 && pool_is(1, 0, 0, 0));
+    /* What nobody was promised can be refused. */
+    if ((pid = fork()) == 0) {
+        signal(SIGBUS, SIG_DFL);
+        p[HUGE] = 1;
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &result, 0) == pid && WIFSIGNALED(result) && WTERMSIG(result) == SIGBUS);
     CHECK(munmap(p, 2 * HUGE) == 0 && set(OVERCOMMIT, "2") == 0 && number_in(POOL "nr_overcommit_hugepages") == 2);
     p = map_huge(-1, 3, SHARED_HUGE | MAP_POPULATE, 0);
     CHECK(p != MAP_FAILED && pool_is(3, 0, 0, 2));

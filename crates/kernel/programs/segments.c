@@ -204,8 +204,38 @@ static void locks(void) {
     CHECK(msync(p, PAGE, 64) == -1 && errno == EINVAL);
 }
 
+/* What another user may do with a segment is what its mode says. */
+static void rights(void) {
+    int id = shmget(77, PAGE, IPC_CREAT | 0640), open = shmget(78, PAGE, IPC_CREAT | 0644);
+    struct shmid_ds status;
+    CHECK(id >= 0 && open >= 0 && shmctl(open, IPC_STAT, &status) == 0 && status.shm_perm.cuid == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(setgid(1000) == 0 && setuid(1000) == 0);
+        CHECK(shmat(id, 0, 0) == (void *)-1 && errno == EACCES && shmat(id, 0, SHM_RDONLY) == (void *)-1);
+        CHECK(shmget(77, PAGE, 0600) == -1 && errno == EACCES && shmget(77, PAGE, 0) == id);
+        CHECK(shmctl(id, IPC_STAT, &status) == -1 && errno == EACCES);
+        CHECK(shmctl(id, IPC_SET, &status) == -1 && errno == EPERM && shmctl(id, IPC_RMID, 0) == -1 && errno == EPERM);
+        CHECK(shmat(open, 0, 0) == (void *)-1 && errno == EACCES && shmat(open, 0, SHM_RDONLY) != (void *)-1);
+        CHECK(shmctl(open, IPC_STAT, &status) == 0 && shmctl(open, IPC_RMID, 0) == -1 && errno == EPERM);
+        CHECK((id = shmget(IPC_PRIVATE, PAGE, 0600)) >= 0 && shmctl(id, IPC_STAT, &status) == 0);
+        CHECK(status.shm_perm.uid == 1000 && status.shm_perm.cgid == 1000 && shmat(id, 0, 0) != (void *)-1);
+        CHECK(shmctl(id, IPC_RMID, 0) == 0);
+        _exit(0);
+    }
+    finish(pid);
+    CHECK(shmctl(id, IPC_STAT, &status) == 0 && (status.shm_perm.uid = 1000) && shmctl(id, IPC_SET, &status) == 0);
+    if ((pid = fork()) == 0) {
+        CHECK(setuid(1000) == 0 && shmat(id, 0, 0) != (void *)-1 && shmctl(id, IPC_RMID, 0) == 0);
+        _exit(0);
+    }
+    finish(pid);
+    CHECK(shmctl(open, IPC_RMID, 0) == 0);
+}
+
 int main(void) {
     segments();
+    rights();
     keys();
     places();
     remains();

@@ -6,6 +6,7 @@
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::process::identity::{Capability, Identity};
 use crate::port::arch::time::wall_ns;
 use crate::port::heap;
 use crate::port::mm::{self, Object};
@@ -39,6 +40,8 @@ pub struct Meta {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
+    /// Who made it: user and group.
+    pub creator: [u32; 2],
     /// Who attached or detached it last.
     pub last_pid: u32,
     /// When it was attached, detached, changed last; 0 is never.
@@ -47,6 +50,22 @@ pub struct Meta {
     pub detached_s: i64,
     /// See above.
     pub changed_s: i64,
+}
+
+impl Meta {
+    /// Whether it may be read, written, executed: bits 4, 2 and 1 of `wanted`.
+    pub fn allows(&self, who: &Identity, wanted: u32) -> bool {
+        let rights = match () {
+            () if self.is_owned(who) => self.mode >> 6,
+            () if [self.gid, self.creator[1]].contains(&who.groups.effective) => self.mode >> 3,
+            () => self.mode,
+        };
+        wanted & !rights & 7 == 0 || who.has(Capability::IpcOwner)
+    }
+    /// Whether the user has it or has made it.
+    pub fn is_owned(&self, who: &Identity) -> bool {
+        [self.uid, self.creator[0]].contains(&who.users.effective)
+    }
 }
 
 /// A segment.
@@ -149,9 +168,17 @@ impl Huge {
     }
 }
 
+/// Who makes a segment.
+pub struct Maker {
+    /// The process.
+    pub pid: u32,
+    /// Its user and group.
+    pub owner: [u32; 2],
+}
+
 /// Makes a segment; EEXIST if the key has got one meanwhile.
 /// With an order its pages come from a pool, all of them reserved now unless `reserve` is false.
-pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32, huge: Option<Huge>) -> errno::Result<Arc<Segment>> {
+pub fn create(key: i32, size_bytes: u64, mode: u32, maker: &Maker, huge: Option<Huge>) -> errno::Result<Arc<Segment>> {
     if size_bytes == 0 || size_bytes > SHMMAX.get() {
         return Err(Errno::EINVAL);
     }
@@ -170,14 +197,16 @@ pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32, huge: Option<Huge>
         is_doomed: false,
         is_locked: false,
         mode,
-        uid: 0,
-        gid: 0,
+        uid: maker.owner[0],
+        gid: maker.owner[1],
+        creator: maker.owner,
         last_pid: 0,
         attached_s: 0,
         detached_s: 0,
         changed_s: now_s(),
     };
-    let segment = Segment { id: 0, object, size_bytes, creator_pid: pid, meta: SpinLock::new(meta), _charge: charge };
+    let segment =
+        Segment { id: 0, object, size_bytes, creator_pid: maker.pid, meta: SpinLock::new(meta), _charge: charge };
     insert(key, segment)
 }
 

@@ -21,6 +21,8 @@ pub enum Capability {
     SetPcap = 8,
     /// Lock memory without limit.
     IpcLock = 14,
+    /// Use segments of System V as if it had all rights to them.
+    IpcOwner = 15,
     /// Mount file systems.
     SysAdmin = 21,
     /// Give a process more turns, and others' processes another number of them.

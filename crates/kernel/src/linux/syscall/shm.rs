@@ -1,11 +1,11 @@
-//! shmget(2), shmat(2), shmdt(2), shmctl(2). Files and segments are everybody's: rights are
-//! recorded and not asked.
+//! shmget(2), shmat(2), shmdt(2), shmctl(2), with the rights of sysvipc(7). Of groups only the effective one counts.
 
 use super::Call;
 use super::memory::to_errno;
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
-use crate::linux::shm::{self, Huge, Segment};
+use crate::linux::process::identity::{Capability, Identity};
+use crate::linux::shm::{self, Huge, Maker, Meta, Segment};
 use crate::port::mailbox;
 use crate::port::mm;
 use alloc::sync::Arc;
@@ -23,6 +23,10 @@ const SHM_RDONLY: u32 = 0o10000;
 const SHM_RND: u32 = 0o20000;
 const SHM_REMAP: u32 = 0o40000;
 const SHM_EXEC: u32 = 0o100_000;
+
+/// Rights to a segment that are asked for.
+const READ: u32 = 4;
+const WRITE: u32 = 2;
 
 /// Bits of the mode that shmctl(2) shows.
 const SHM_DEST: u32 = 0o1000;
@@ -76,12 +80,18 @@ pub fn shmget(call: &mut Call) -> errno::Result {
             if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
                 return Err(Errno::EEXIST);
             }
-            return if size_bytes > segment.size_bytes { Err(Errno::EINVAL) } else { Ok(segment.id.into()) };
+            if size_bytes > segment.size_bytes {
+                return Err(Errno::EINVAL);
+            }
+            check_rights(call, &segment, (flags >> 6 | flags >> 3 | flags) & 7)?;
+            return Ok(segment.id.into());
         }
         if key != shm::PRIVATE && flags & IPC_CREAT == 0 {
             return Err(Errno::ENOENT);
         }
-        match shm::create(key, size_bytes, flags & 0o777, call.process.pid, huge(flags)?) {
+        let who = identity(call);
+        let maker = Maker { pid: call.process.pid, owner: [who.users.effective, who.groups.effective] };
+        match shm::create(key, size_bytes, flags & 0o777, &maker, huge(flags)?) {
             // Somebody else made it meanwhile.
             Err(Errno::EEXIST) => {}
             made => return made.map(|segment| segment.id.into()),
@@ -102,6 +112,20 @@ fn segment(call: &Call) -> errno::Result<Arc<Segment>> {
     shm::find(call.int(0)).ok_or(Errno::EINVAL)
 }
 
+fn identity(call: &Call) -> Identity {
+    *call.process.identity.lock()
+}
+
+fn check_rights(call: &Call, segment: &Segment, wanted: u32) -> errno::Result<()> {
+    if segment.meta().allows(&identity(call), wanted) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// The segment, which the caller may change or remove.
+fn own_segment(call: &Call, instead: Capability) -> errno::Result<Arc<Segment>> {
+    let (segment, who) = (segment(call)?, identity(call));
+    if segment.meta().is_owned(&who) || who.has(instead) { Ok(segment) } else { Err(Errno::EPERM) }
+}
+
 /// Where shmat(2) is to map, with the flags of mmap(2) for it.
 fn place(addr: u64, flags: u32) -> errno::Result<(u64, MapFlags)> {
     if addr == 0 {
@@ -120,6 +144,8 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     let segment = segment(call)?;
     let (addr, map_flags) = place(addr, flags)?;
     let may_write = flags & SHM_RDONLY == 0;
+    let exec = u32::from(flags & SHM_EXEC != 0);
+    check_rights(call, &segment, READ | if may_write { WRITE } else { 0 } | exec)?;
     let mut prot = Prot::READ;
     prot.set(Prot::WRITE, may_write);
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
@@ -165,9 +191,9 @@ fn status(segment: &Segment) -> Status {
     let mut mode = meta.mode;
     mode |= if meta.is_doomed { SHM_DEST } else { 0 };
     mode |= if meta.is_locked { SHM_LOCKED } else { 0 };
-    let (uid, gid, sequence) = (meta.uid, meta.gid, segment.sequence() as u16);
+    let (Meta { uid, gid, creator: [cuid, cgid], .. }, sequence) = (meta, segment.sequence() as u16);
     Status {
-        perm: Perm { key: meta.key, uid, gid, mode, sequence, ..Perm::default() },
+        perm: Perm { key: meta.key, uid, gid, cuid, cgid, mode, sequence, ..Perm::default() },
         size_bytes: segment.size_bytes,
         attached_s: meta.attached_s,
         detached_s: meta.detached_s,
@@ -210,29 +236,34 @@ pub fn shmctl(call: &mut Call) -> errno::Result {
         IPC_INFO => limits(call, buffer),
         SHM_INFO => totals(call, buffer),
         IPC_STAT => {
-            mm::put(call.space(), buffer, &status(&*segment(call)?))?;
+            let segment = segment(call)?;
+            check_rights(call, &segment, READ)?;
+            mm::put(call.space(), buffer, &status(&segment))?;
             Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let segment = shm::at_index(id).ok_or(Errno::EINVAL)?;
+            if command == SHM_STAT {
+                check_rights(call, &segment, READ)?;
+            }
             mm::put(call.space(), buffer, &status(&segment))?;
             Ok(segment.id.into())
         }
         IPC_SET => {
             let wanted: Status = mm::get(call.space(), buffer)?;
-            segment(call)?.change(|meta| {
+            own_segment(call, Capability::SysAdmin)?.change(|meta| {
                 (meta.uid, meta.gid, meta.mode) = (wanted.perm.uid, wanted.perm.gid, wanted.perm.mode & 0o777);
                 meta.changed_s = shm::now_s();
             });
             Ok(0)
         }
         IPC_RMID => {
-            shm::doom(&*segment(call)?);
+            shm::doom(&*own_segment(call, Capability::SysAdmin)?);
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
             // Nothing is ever swapped out.
-            segment(call)?.change(|meta| meta.is_locked = command == SHM_LOCK);
+            own_segment(call, Capability::IpcLock)?.change(|meta| meta.is_locked = command == SHM_LOCK);
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
