@@ -7,6 +7,7 @@
 //! At rest means: no operation and no fault is in progress on any CPU.
 
 use crate::account::Event;
+use crate::account::rss::Rss;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
 use crate::frame::mem_sections::frames_of;
 use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
@@ -249,7 +250,12 @@ impl<M: Machine> AddressSpace<'_, M> {
             let vma = self.tree(writer).lookup(vpn).map(|f| f.vma);
             result = match slot.observe().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {
-                    self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
+                    let nr = Vm::<M>::NR_SUB_FRAMES;
+                    self.check_huge(vpn, leaf, vma, counts).map(|what| match what {
+                        Some(Rss::Huge) => nr_huge += nr,
+                        Some(_) => nr_shmem += nr,
+                        None => {}
+                    })
                 }
                 Entry::Leaf(leaf) => {
                     let kind = self.vm.frames.head_desc(leaf.pfn).state().kind();
@@ -353,8 +359,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         take::for_each_table(&self.vm.machine, table, level, base, &mut |child, span: PageRange| {
             *nr += 1;
             counts[child.0 as usize] += 1;
-            let used = self.tree(&self.sole_writer()).next(span.start).is_some_and(|f| f.vma.range.overlaps(&span));
-            below = if !used {
+            let vma =
+                self.tree(&self.sole_writer()).next(span.start).map(|f| f.vma).filter(|v| v.range.overlaps(&span));
+            // Pages of a pool have no leaf tables.
+            let is_of_use = |vma: &Vma| level > 1 || self.vm.pool_of_vma(vma).is_none();
+            below = if !vma.as_ref().is_some_and(is_of_use) {
                 Err(Broken::UselessTable(span.start.addr()))
             } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {
                 Err(Broken::BadFrame(child))

@@ -6,6 +6,8 @@ mod allocate;
 mod common;
 #[path = "hugetlb/descs.rs"]
 mod descs;
+#[path = "hugetlb/entries.rs"]
+mod entries;
 #[path = "hugetlb/locks.rs"]
 mod locks;
 

@@ -1,6 +1,7 @@
 //! Checks huge mappings and their folios at rest: I25, I26.
 
 use super::Broken;
+use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
@@ -25,8 +26,14 @@ pub(super) fn nr_small(count: u32) -> u64 {
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// I25: a huge entry lies in one VMA, at an aligned folio, with its deposit;
-    /// counts it. Gives the private pages that it maps.
-    pub(super) fn check_huge(&self, vpn: Vpn, leaf: Leaf, vma: Option<Vma>, counts: &mut [u32]) -> Result<u64, Broken> {
+    /// counts it. Gives what its pages count as, if they do. Of a page of a pool there is no deposit.
+    pub(super) fn check_huge(
+        &self,
+        vpn: Vpn,
+        leaf: Leaf,
+        vma: Option<Vma>,
+        counts: &mut [u32],
+    ) -> Result<Option<Rss>, Broken> {
         let span_end = Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES);
         let Some(vma) = vma.filter(|vma| span_end <= vma.range.end) else { return Err(Broken::OutsideVma(vpn.addr())) };
         let allowed = vma.flags.rights();
@@ -36,7 +43,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         if self.vm.is_huge_zero(leaf.pfn) {
             let writable = leaf.rights.contains(Rights::WRITE);
-            return if writable { Err(Broken::SharedWritable(vpn.addr())) } else { Ok(0) };
+            return if writable { Err(Broken::SharedWritable(vpn.addr())) } else { Ok(None) };
+        }
+        if self.vm.frames.is_of_pool(leaf.pfn) {
+            return self.check_object_leaf(vpn, vma, leaf.pfn).map(|()| Some(Rss::Shmem));
         }
         counts[leaf.pfn.0 as usize] += HUGE_ONE;
         let folio = self.vm.frames.folio(leaf.pfn);
@@ -46,7 +56,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if leaf.rights.contains(Rights::WRITE) && !self.vm.folio_is_exclusive(leaf.pfn) {
             return Err(Broken::SharedWritable(vpn.addr()));
         }
-        Ok(Vm::<M>::NR_SUB_FRAMES)
+        Ok(Some(Rss::Huge))
     }
 
     /// I25 for the twin of a table of level 1: a deposit for each huge entry, and
@@ -61,7 +71,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         for i in 0..Vm::<M>::NR_SUB_FRAMES {
             let at = Vpn(base.0 + i * Vm::<M>::NR_SUB_FRAMES);
             let slot = Slot::<M::Format>::new(walk::entry(machine, table, i as usize), 1);
-            let is_huge = matches!(slot.observe().entry, Entry::Leaf(_));
+            let is_huge = match slot.observe().entry {
+                Entry::Leaf(leaf) => !frames.is_of_pool(leaf.pfn),
+                _ => false,
+            };
             let deposit = pmd::deposited::<M>(machine, frames, table, at);
             if deposit.is_some() != is_huge {
                 return Err(Broken::Deposit(at.addr()));

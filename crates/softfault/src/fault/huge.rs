@@ -46,7 +46,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hole: PmdSlot<'vm, M::Format>,
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Fault { here, request, .. } = *fault;
+        let Fault { here, request, found, .. } = *fault;
+        if hole.slot.level == 1 && found.object() != ObjectId::NONE && self.vm.object_pool(found.object()).is_some() {
+            // Such mappings have no leaf tables (`space/pools.rs`).
+            return self.fill_shared(fault, hole.slot, prealloc);
+        }
         let orders = self.orders_of_hole(fault, &hole, prealloc);
         if !orders.is_empty() {
             let question = fault.question(orders, self.vm.huge_now());
@@ -181,7 +185,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // An operation has published VMAs that end within the huge page, and will split it.
             // Until then no VMA's rights apply to all of it (I16).
             Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
-            Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
+            Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) && found.is_private() => {
                 self.cow_break_huge(fault, pmd, seen, leaf, prealloc)
             }
             Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),

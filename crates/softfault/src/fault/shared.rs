@@ -6,7 +6,7 @@ use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, Order};
+use crate::addr::{Access, Order, Pfn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
@@ -16,8 +16,8 @@ use crate::source::fill_large::is_large;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
-use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
+use crate::space::{AddressSpace, Vm};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
@@ -221,12 +221,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let dirty = request.access() == Access::Write;
         // A store to a file was noted just now.
         let rights = if dirty { found.entry_rights() } else { found.object_rights() };
-        let leaf = Leaf { pfn: frame.pfn, rights, accessed: true, dirty };
+        let is_huge = slot.level > 0;
+        let nr_pages = if is_huge { Vm::<M>::NR_SUB_FRAMES } else { 1 };
+        let pfn = Pfn(frame.pfn.0 & !(nr_pages as u32 - 1));
+        let leaf = Leaf { pfn, rights, accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
-                here.rss.add(Rss::Shmem, 1);
+                here.rss.add(Rss::Shmem, nr_pages);
                 here.count_done(Event::SharedMap);
-                if request.access() != Access::Write {
+                if request.access() != Access::Write && !is_huge {
                     self.map_around(fault, frame);
                 }
                 Turn::Done(FaultDone::Shared)

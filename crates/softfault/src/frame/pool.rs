@@ -19,7 +19,7 @@
 //! Locks on entry: none, no section.
 
 use super::summary::Kind;
-use super::{Memory, OutOfFrames};
+use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::{CpuId, Machine};
 use crate::pace::Pace;
@@ -51,6 +51,15 @@ impl PoolId {
             PoolId::Of2M => Kind::Pool2M,
             PoolId::Of1G => Kind::Pool1G,
         }
+    }
+}
+
+impl Frames {
+    /// Whether the frame is part of a page of a pool. Stays so while the caller owns the page, or an entry or slot names it
+    /// in the section. A huge entry that names such a page is never split, and has no deposit.
+    #[inline]
+    pub(crate) fn is_of_pool(&self, pfn: Pfn) -> bool {
+        self.blocks.at(BlockId::of(pfn)).is_in_pool()
     }
 }
 

@@ -75,6 +75,14 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !leaf.rights.contains(access.needs()) || self.vm.is_huge_zero(leaf.pfn) {
             return Tried::NotYet;
         }
+        if self.vm.frames.is_of_pool(leaf.pfn) {
+            // Of a page of a pool the head counts pins.
+            let pfn = Pfn(leaf.pfn.0 + (vpn.0 - pmd.base.0) as u32);
+            return match raise(inside, pmd.slot, seen, leaf, self.vm.frames.head_desc(leaf.pfn), access) {
+                Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                tried => tried,
+            };
+        }
         let folio = self.vm.frames.folio(leaf.pfn);
         let pfn = Pfn(leaf.pfn.0 + (vpn.0 - pmd.base.0) as u32);
         let desc = self.vm.frames.desc(pfn);

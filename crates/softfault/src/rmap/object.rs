@@ -31,7 +31,8 @@ use crate::source::members::{Identity, MembersCursor};
 use crate::space::vma::ObjectId;
 use crate::space::{AddressSpace, Visit, Vm};
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, span_of};
+use crate::table::format::{Entry, Format, index_of, span_of};
+use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 
 /// Pages that one section looks at.
@@ -39,12 +40,31 @@ const PAGES_PER_SECTION: u64 = 64;
 /// Sections between two shootdowns. A guess: more would keep programs waiting.
 const CHUNKS_MAX: usize = 16;
 
-/// Entries of a leaf table that are `Busy` and ours.
+/// Entries of a table that are `Busy` and ours.
 #[derive(Clone, Copy)]
 struct Chunk {
     table: Pfn,
+    /// Of the table: above 0 it is one entry.
+    level: u8,
     first: Vpn,
     taken: u64,
+}
+
+impl Chunk {
+    /// The entries that were taken, and the pages that each of them covers.
+    fn entries<'a, M: Machine>(&self, machine: &'a M) -> impl Iterator<Item = (Slot<'a, M::Format>, u64)> {
+        let &Chunk { table, level, first, taken } = self;
+        let nr = span_of::<M::Format>(level);
+        (0..PAGES_PER_SECTION).filter(move |i| taken & 1 << i != 0).map(move |i| {
+            let index = index_of::<M::Format>(first.0 + i * nr, level);
+            (Slot::new(walk::entry(machine, table, index), level), nr)
+        })
+    }
+
+    /// Behind the last page that it may cover.
+    fn end<F: Format>(&self) -> Vpn {
+        Vpn(self.first.0 + PAGES_PER_SECTION.max(span_of::<F>(self.level)))
+    }
 }
 
 /// How a look at some pages ended.
@@ -115,7 +135,7 @@ impl<M: Machine> Vm<M> {
     fn change_in_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, change: Change) {
         let space = visit.space();
         let range = visit.places_of(pages);
-        let nothing = Chunk { table: Pfn(0), first: Vpn(0), taken: 0 };
+        let nothing = Chunk { table: Pfn(0), level: 0, first: Vpn(0), taken: 0 };
         let chunks = [nothing; CHUNKS_MAX];
         Removal { space: &space, member: visit.identity, range, change, told: None, chunks, nr_chunks: 0 }.run();
     }
@@ -171,17 +191,17 @@ impl<M: Machine> Removal<'_, '_, M> {
         let table = match walk::leaf_table(&self.space.vm.machine, root, at, inside) {
             Ok(table) => table,
             Err(Walk::Owned | Walk::Leaf(_)) => return Chunked::Owned,
-            // Huge mappings are private.
-            Err(Walk::Hole(place) | Walk::Huge(place)) => {
+            Err(Walk::Huge(pmd)) => return self.take_huge(inside, pmd),
+            Err(Walk::Hole(place)) => {
                 return Chunked::Hole(Vpn(place.base.0 + span_of::<M::Format>(place.slot.level)));
             }
         };
         let span = span_of::<M::Format>(1).min(PAGES_PER_SECTION);
         let next = Vpn((at.0 / span + 1) * span).min(self.range.end);
-        let mut chunk = Chunk { table, first: at, taken: 0 };
+        let mut chunk = Chunk { table, level: 0, first: at, taken: 0 };
         for vpn in at.0..next.0 {
             self.space.vm.machine.tick(Tick::Step);
-            match self.take(inside, table, Vpn(vpn)) {
+            match self.take(inside, walk::leaf_slot::<M>(&self.space.vm.machine, table, Vpn(vpn)), Vpn(vpn)) {
                 Some(true) => chunk.taken |= 1 << (vpn - at.0),
                 Some(false) => {}
                 // No new entry of the object can come to the places before it.
@@ -192,9 +212,15 @@ impl<M: Machine> Removal<'_, '_, M> {
         Chunked::Taken(chunk, next)
     }
 
+    /// Takes an entry of level 1, which maps a page of a pool or a private folio.
+    fn take_huge(&self, inside: InSection<'_>, pmd: PmdSlot<'_, M::Format>) -> Chunked {
+        let Some(is_taken) = self.take(inside, pmd.slot, pmd.base) else { return Chunked::Owned };
+        let chunk = Chunk { table: pmd.table, level: 1, first: pmd.base, taken: u64::from(is_taken) };
+        Chunked::Taken(chunk, pmd.span().end)
+    }
+
     /// Takes one entry if it maps a page of the object; `None` if another operation owns it.
-    fn take(&self, _inside: InSection<'_>, table: Pfn, vpn: Vpn) -> Option<bool> {
-        let slot = walk::leaf_slot::<M>(&self.space.vm.machine, table, vpn);
+    fn take(&self, _inside: InSection<'_>, slot: Slot<'_, M::Format>, vpn: Vpn) -> Option<bool> {
         loop {
             let seen = slot.observe();
             let leaf = match seen.entry {
@@ -237,7 +263,7 @@ impl<M: Machine> Removal<'_, '_, M> {
     fn flush(&mut self) {
         let chunks = &self.chunks[..self.nr_chunks];
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return };
-        let flushed = PageRange::new(first.first, Vpn(last.first.0 + PAGES_PER_SECTION).min(self.range.end));
+        let flushed = PageRange::new(first.first, last.end::<M::Format>().min(self.range.end));
         self.space.shootdown_and_wait(Flush::Pages(flushed));
         if self.change == Change::Protect {
             self.nr_chunks = 0;
@@ -246,10 +272,9 @@ impl<M: Machine> Removal<'_, '_, M> {
         let mut nr = 0;
         for chunk in chunks {
             pace::answer(&self.space.vm.machine);
-            for vpn in (0..PAGES_PER_SECTION).filter(|i| chunk.taken & 1 << i != 0).map(|i| Vpn(chunk.first.0 + i)) {
-                let slot: Slot<'_, M::Format> = walk::leaf_slot::<M>(&self.space.vm.machine, chunk.table, vpn);
+            for (slot, nr_pages) in chunk.entries(&self.space.vm.machine) {
                 slot.resolve(Entry::None);
-                nr += 1;
+                nr += nr_pages as i64;
             }
         }
         self.space.charge(Rss::Shmem, -nr);
@@ -264,7 +289,9 @@ pub(super) fn is_owned<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> boo
     let inside = section.inside();
     match walk::walk(&space.vm.machine, space.data.root_in(inside), vpn, inside) {
         Walk::Owned => true,
-        Walk::Hole(_) | Walk::Huge(_) => false,
-        Walk::Leaf(slot) => matches!(slot.observe().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
+        Walk::Hole(_) => false,
+        Walk::Leaf(slot) | Walk::Huge(PmdSlot { slot, .. }) => {
+            matches!(slot.observe().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_))
+        }
     }
 }

@@ -28,6 +28,7 @@ mod members;
 mod notify;
 pub(crate) mod ops;
 pub(crate) mod placement;
+pub(crate) mod pools;
 mod prepare;
 mod query;
 mod read;
@@ -130,6 +131,8 @@ pub(crate) struct LimitsData {
     pub(crate) lock_future: Word,
     /// 1: no huge pages in this space (`PR_SET_THP_DISABLE`). Read by faults.
     pub(crate) thp_disable: Word,
+    /// 1: a mapping may show pages of a pool. Sticky.
+    pub(crate) has_pools: Word,
 }
 
 pub(crate) const RSS_OFFSET: usize = 2048;

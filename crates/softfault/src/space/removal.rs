@@ -57,6 +57,10 @@ impl<M: Machine> Harvest for Sink<'_, M> {
         let vm = self.vm;
         if vm.is_huge_zero(leaf.pfn) {
             self.nr_zero += 1;
+        } else if vm.frames.is_of_pool(leaf.pfn) {
+            // A page of a pool: its object's slot owns it, and the entry has no deposit.
+            self.nr_shmem += Vm::<M>::NR_SUB_FRAMES;
+            return vm.frames.note_removed(&leaf);
         } else {
             self.nr_huge += Vm::<M>::NR_SUB_FRAMES;
             vm.folio_map_drop(leaf.pfn, &mut self.batch);

@@ -125,10 +125,19 @@ impl<M: Machine> AddressSpace<'_, M> {
         crate::sync::fence();
         loop {
             match self.walk(writer, vpn) {
+                // A page of a pool is in one VMA: the edge is of a range in which that does not change (mlock).
+                Walk::Huge(pmd) if self.is_of_pool(pmd) => return,
                 Walk::Huge(pmd) => self.pmd_split(pmd),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Hole(_) => return,
             }
+        }
+    }
+
+    fn is_of_pool(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
+        match pmd.slot.observe().entry {
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.vm.frames.is_of_pool(leaf.pfn),
+            _ => false,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::account::rss::Rss;
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
-use crate::frame::OutOfFrames;
+use crate::frame::{OutOfFrames, PoolId};
 use crate::linux::Advice;
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
@@ -28,6 +28,7 @@ op_error! {
     /// Why madvise(2) did not do all.
     MadviseError {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
+        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool",
         Wraps: EINVAL = "length: should not wrap around",
         WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
         NotShared: EACCES = "advice: MADV_REMOVE: the mapping should be shared and may be made writable",
@@ -155,6 +156,41 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn advise_part(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        part: PageRange,
+        action: &Action,
+    ) -> Result<(), MadviseError> {
+        if let Some(pool) = self.vm.pool_of_vma(vma) {
+            return self.advise_pool(writer, vma, (part, pool), action);
+        }
+        self.advise_usual(writer, vma, part, action)
+    }
+
+    /// The same for pages of a pool. As on Linux, such pages have no age and no guards, and whole pages are dropped.
+    fn advise_pool(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        (part, pool): (PageRange, PoolId),
+        action: &Action,
+    ) -> Result<(), MadviseError> {
+        let nr = pool.order().nr_pages();
+        match action {
+            Action::Flags(..) if self.cuts_page_of_pool(writer, part) => Err(MadviseError::NotHugePages),
+            Action::Drop | Action::DropLocked if !part.start.0.is_multiple_of(nr) => Err(MadviseError::NotHugePages),
+            Action::Drop | Action::DropLocked => {
+                let whole = PageRange::new(part.start, Vpn(part.end.0 / nr * nr));
+                self.drop_pages(writer, vma, whole);
+                Ok(())
+            }
+            Action::Age | Action::Guard | Action::Unguard => Err(MadviseError::WrongMapping),
+            _ => self.advise_usual(writer, vma, part, action),
+        }
+    }
+
+    fn advise_usual(
         &self,
         writer: &Writer<'_, M>,
         vma: &Vma,

@@ -121,6 +121,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.limit_memlock.set(from.limit_memlock.get());
         to.limit_stack.set(from.limit_stack.get());
         to.thp_disable.set(from.thp_disable.get());
+        to.has_pools.set(from.has_pools.get());
     }
 
     /// Makes the child's tree; returns the number of pages in VMAs that are not copied. References to

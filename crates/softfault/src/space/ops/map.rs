@@ -274,10 +274,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         flags: VmaFlags,
         what: (Option<Given>, Option<Order>),
     ) -> Result<(), MmapError> {
-        let flags = flags | self.future_locks();
+        let is_of_pool = match what {
+            (Some(given), _) => given.object != ObjectId::NONE && self.vm.object_pool(given.object).is_some(),
+            (None, huge) => huge.is_some(),
+        };
+        // As Linux: pages of a pool do not leave memory, and are not counted as locked.
+        let locks =
+            if is_of_pool { VmaFlags::empty() } else { (flags & vma_locks(MapFlags::LOCKED)) | self.future_locks() };
+        let flags = (flags - VmaFlags::LOCKED) | locks;
         let nr_replaced = self.nr_mapped_in(writer, range);
         if let Some(excess) = self.excess(writer, flags, range.nr_pages(), nr_replaced) {
             return Err(excess.into());
+        }
+        if nr_replaced > 0 && self.cuts_page_of_pool(writer, range) {
+            return Err(MmapError::NotHugePages);
         }
         let place = if nr_replaced > 0 { Place::Mapped } else { Place::Hole };
         let (vma, prepared) = self.prepare(writer, &mut |nodes| {
@@ -287,6 +297,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let prepared = prepared.and_then(|p| self.vm.reserve_for(&vma, nodes).map(|()| p));
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
+        self.note_pool(writer, &vma);
         self.join_members(writer, &vma);
         match prepared {
             Prepared::IntoHole(edit) => {
@@ -357,8 +368,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
         let before = self.tree(writer).snapshot();
         let (retired, second) = edits.publish_first();
-        // Tables stay: the new mapping will need them.
-        let removal = Removal::keeping_tables(vma.range, Guards::Remove);
+        // Tables stay: the new mapping will need them, unless it has entries of level 1 only.
+        let is_of_pool = self.vm.pool_of_vma(&vma).is_some();
+        let kept = Removal::keeping_tables(vma.range, Guards::Remove);
+        let removal = if is_of_pool { Removal { free_inside: vma.range, ..kept } } else { kept };
         self.finish_removal(writer, &before, retired, &removal);
         let retired = second.publish();
         self.free_retired(writer, retired);

@@ -170,7 +170,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs) -> Vpn {
         let first = vma.pgoff_of(part.start);
         let (mut at, end) = (first, first + part.nr_pages());
-        if vma.object != ObjectId::NONE {
+        // As on Linux: of pages of a pool those that have an entry.
+        if vma.object != ObjectId::NONE && self.vm.pool_of_vma(vma).is_none() {
             let there = ObjectPages::from(at..end).below(self.vm.object_nr_pages(vma.object));
             if self.vm.foreign_frames_of(vma.object).is_some() && at < there.end && !runs.is_full() {
                 runs.add(there.end - at, Residence::Resident);

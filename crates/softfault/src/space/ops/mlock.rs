@@ -188,7 +188,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if range.is_empty() {
             return Ok(());
         }
-        let marked = &mut |vma: &Vma| Vma { flags: (vma.flags - MASK) | set, ..*vma };
+        // As Linux: pages of a pool do not leave it, and are not counted.
+        let marked = &mut |vma: &Vma| match self.vm.pool_of_vma(vma) {
+            Some(_) => *vma,
+            None => Vma { flags: (vma.flags - MASK) | set, ..*vma },
+        };
         let edit = self.prepare_rewrite(writer, range, marked, MlockError::TooManyVmas)?;
         let retired = edit.publish();
         // Publishes the flags before the pages are read: see `shrink_underused`.
@@ -207,7 +211,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             pace.step();
             let part = vma.range.intersect(&rest);
             rest.start = part.end;
-            if !vma.flags.contains(VmaFlags::LOCKED) || vma.flags.contains(VmaFlags::ONFAULT) {
+            let is_wanted = vma.flags.contains(VmaFlags::LOCKED) || self.vm.pool_of_vma(&vma).is_some();
+            if !is_wanted || vma.flags.contains(VmaFlags::ONFAULT) {
                 continue;
             }
             if vma.flags.rights().is_empty() {

@@ -23,6 +23,7 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         BadProt: EINVAL = "prot: should be made of PROT_READ, PROT_WRITE, PROT_EXEC, PROT_SEM and one of PROT_GROWSDOWN and PROT_GROWSUP",
         NotGrowing: EINVAL = "prot: PROT_GROWSDOWN, PROT_GROWSUP: the mapping does not grow that way",
+        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool",
         Wraps: ENOMEM = "length: should not wrap around",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
         NeverWritable: EACCES = "prot: PROT_WRITE: a mapping of the range shows what may only be read; those before it were changed",
@@ -77,6 +78,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut rest = range;
         if !grows.is_empty() {
             rest = self.grown_range(&writer, rest, grows)?;
+        }
+        if self.cuts_page_of_pool(&writer, rest) {
+            return Err(MprotectError::NotHugePages);
         }
         loop {
             let mapped = self.mapped_prefix(&writer, rest);

@@ -31,6 +31,8 @@ op_error! {
         BadDontUnmap: EINVAL = "flags: MREMAP_DONTUNMAP asks for equal sizes",
         NotMapped: EFAULT = "old_address, old_size: should lie in one mapping",
         HugetlbGrows: EINVAL = "new_size: a mapping of a pool's pages does not grow",
+        NotHugePages: EINVAL = "old_address, new_address: should be multiples of the size of a page of the pool",
+        HugetlbDontUnmap: EINVAL = "flags: MREMAP_DONTUNMAP: not with pages of a pool",
         WouldWrap: EINVAL = "new_size: the mapping would wrap in its object",
         CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
         NoHole: ENOMEM = "new_size: no hole of that size is left",
@@ -68,6 +70,7 @@ impl From<MunmapError> for MremapError {
             MunmapError::TooManyVmas => MremapError::TooManyVmas,
             MunmapError::OutOfFrames(refused) => refused.into(),
             MunmapError::Unaligned => MremapError::Unaligned,
+            MunmapError::NotHugePages => MremapError::NotHugePages,
             MunmapError::OutOfRange => MremapError::BadTarget,
         }
     }
@@ -193,6 +196,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         call: &Remap,
         progress: &mut Progress,
     ) -> Result<Vpn, MremapError> {
+        let call = &self.in_whole_pages(&vma, call)?;
         let &Remap { old, nr_new, flags, .. } = call;
         let nr_old = old.nr_pages();
         if nr_old == 0 && !vma.flags.contains(VmaFlags::SHARED) {
@@ -209,7 +213,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::NotMapped);
         }
         if nr_new > nr_old {
-            if vma.object != ObjectId::NONE && self.vm.object_pool(vma.object).is_some() {
+            if self.vm.pool_of_vma(&vma).is_some() {
                 return Err(MremapError::HugetlbGrows);
             }
             if vma.pgoff_of(old.start).checked_add(nr_new).is_none() {
@@ -246,6 +250,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let moved = PageRange::new(old.start, Vpn(old.start.0 + nr_old.min(nr_new)));
         self.move_mapping(writer, &vma, moved, to, source)?;
         Ok(to.start)
+    }
+
+    /// The call with lengths in whole pages of the pool that the mapping shows, as on Linux.
+    fn in_whole_pages(&self, vma: &Vma, call: &Remap) -> Result<Remap, MremapError> {
+        let &Remap { old, nr_new, flags, new } = call;
+        let Some(pool) = self.vm.pool_of_vma(vma) else { return Ok(Remap { ..*call }) };
+        let nr = pool.order().nr_pages();
+        if flags.contains(MremapFlags::DONTUNMAP) {
+            return Err(MremapError::HugetlbDontUnmap);
+        }
+        if !old.start.0.is_multiple_of(nr) || flags.intersects(TO_PLACE) && !new.0.is_multiple_of(nr) {
+            return Err(MremapError::NotHugePages);
+        }
+        let old = PageRange::new(old.start, Vpn(old.end.0.next_multiple_of(nr)));
+        Ok(Remap { old, nr_new: nr_new.next_multiple_of(nr), flags, new })
     }
 
     /// Unmaps the pages past the new length.

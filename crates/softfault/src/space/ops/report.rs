@@ -188,6 +188,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf) {
+        if self.vm.frames.is_of_pool(leaf.pfn) {
+            let nr_members = self.vm.object(entry.vma.object).nr_members.load(Ordering::Relaxed);
+            let by = if nr_members > 1 { MappedBy::Several } else { MappedBy::One };
+            return entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
+        }
         if !self.vm.is_huge_zero(leaf.pfn) {
             let by = if self.vm.folio_is_exclusive(leaf.pfn) { MappedBy::One } else { MappedBy::Several };
             entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);

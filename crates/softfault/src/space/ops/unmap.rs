@@ -17,6 +17,7 @@ op_error! {
     MunmapError {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         OutOfRange: EINVAL = "addr, length: should lie in the address space, length not 0",
+        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool",
         TooManyVmas: ENOMEM = "the hole would make more mappings than vm.max_map_count",
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
@@ -51,6 +52,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let nr_pages = self.nr_mapped_in(writer, range);
         if nr_pages == 0 {
             return Ok(());
+        }
+        if self.cuts_page_of_pool(writer, range) {
+            return Err(MunmapError::NotHugePages);
         }
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
