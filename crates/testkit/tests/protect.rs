@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::huge::HUGE;
 use common::turns::TwoCpus;
 use common::{FIXED, PAGE, PRIVATE, READ, RW, Running, Space, huge};
 use softfault::policy::huge::Enabled;
@@ -11,7 +12,6 @@ use std::cell::Cell;
 
 const RX: Prot = Prot::READ.union(Prot::EXEC);
 const AT: u64 = 0x10_0000_0000;
-const HUGE: u64 = 2 << 20;
 /// Locked memory that mprotect gives pages of its own, without its lock.
 const FILLED: u64 = 4 * PAGE;
 const BEHIND: u64 = AT + FILLED;

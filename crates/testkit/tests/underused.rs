@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::huge::HUGE;
 use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
@@ -19,7 +20,6 @@ use std::thread;
 use std::time::Duration;
 
 const ARENA: u64 = 64 << 20;
-const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
