@@ -39,7 +39,7 @@ fn with_folio(pages: PageRange, vpn: Vpn, frame: PageFrame, bounds: PageRange) -
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// After the page of a read fault was mapped.
+    /// Maps neighbours, after the page of a read fault was mapped.
     #[inline]
     pub(super) fn map_around(&self, fault: &Fault<'_>, frame: PageFrame) {
         let word = self.vm.fault_around.load(Ordering::Relaxed);

@@ -143,7 +143,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The slow steps and the turns after them. Out of line, so that they cost no registers in the
+    /// Takes the slow steps and the turns after them. Out of line, so that they cost no registers in the
     /// first turn, in which most faults end.
     #[inline(never)]
     fn go_on(

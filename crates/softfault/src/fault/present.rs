@@ -60,8 +60,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The entry allows the access. Hardware that does not set accessed and dirty (RISC-V with
-    /// Svade, Arm without FEAT_HAFDBS) faults until software does.
+    /// Marks an entry that allows the access. Hardware that does not set accessed and dirty (RISC-V
+    /// with Svade, Arm without FEAT_HAFDBS) faults until software does.
     fn mark_used(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
         let Fault { here, request, .. } = *fault;
         let is_marked = leaf.accessed && (leaf.dirty || request.access() != Access::Write);

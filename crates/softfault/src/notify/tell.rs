@@ -69,7 +69,7 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// A space, as those who tell of it name it.
+/// A space, as notices name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Told<'a> {
     pub(crate) line: &'a NotifyLine,
@@ -90,8 +90,8 @@ impl NotifyLine {
 }
 
 impl<M: Machine> Base<M> {
-    /// Before entries of the range change: outside sections, with no entry owned
-    /// or locked. The space has to stay until the end is told.
+    /// Tells the start of a change, before entries of the range change: outside sections, with no
+    /// entry owned or locked. The space has to stay until the end is told.
     #[inline]
     pub(crate) fn invalidate<'a>(&'a self, space: Told<'a>, range: PageRange, why: Why) -> Invalidation<'a, M> {
         let told = !range.is_empty() && space.line.has_any() && self.tell_start(space, range, why);

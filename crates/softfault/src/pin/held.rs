@@ -71,7 +71,7 @@ impl<M: Machine> Pin<'_, M> {
 }
 
 impl<M: Machine> Drop for Pin<'_, M> {
-    /// From any CPU, outside sections: the frame goes back if the page has gone.
+    /// Frees the frame if the page has gone. From any CPU, outside sections.
     fn drop(&mut self) {
         // A folio that is pinned stays one. Its tails may have no descriptors.
         let head = self.vm.frames.head(self.pfn);

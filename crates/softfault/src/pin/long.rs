@@ -48,7 +48,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// The page is pinned for long. Where it lies among others its block says so, so that
+    /// Notes that the page is pinned for long: in its block, if that has other pages, so that
     /// compaction passes it over.
     pub(super) fn mark_pinned(&self, pfn: Pfn, order: Order) {
         // The pin first: compaction takes a mark back, and then looks for pins.

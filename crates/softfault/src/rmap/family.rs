@@ -130,14 +130,14 @@ impl<M: Machine> Links<M> {
         self.is_header(lookup, frame, MetaUse::Founder)
     }
 
-    /// One more reference, if there is one. In the section in which the frame was
-    /// seen to be a founder's.
+    /// Takes a reference, if there is one. In the section in which the frame was seen to be
+    /// a founder's.
     fn family_get(&self, lookup: &LookupSection<'_>, founder: Pfn) -> Option<FamilyRef<'_, M>> {
         let refs = &self.family_data(founder).refs;
         self.raise_from_one(lookup, founder, MetaUse::Founder, refs).then(|| FamilyRef { links: self, founder })
     }
 
-    /// One reference less; with the last one the frame goes back.
+    /// Drops a reference; the last one frees the frame.
     ///
     /// Locks on entry: none, no section.
     fn family_put(&self, founder: Pfn) {
@@ -178,8 +178,8 @@ impl<M: Machine> Links<M> {
         head.first.set(me);
     }
 
-    /// The first act of a space's end: from now on no walk finds it. A walk in progress is waited
-    /// for.
+    /// Takes a space that ends out of its family: no walk finds it any more. Waits for a walk in
+    /// progress.
     pub(crate) fn leave_family(&self, frame: Pfn, founder: Pfn) {
         let mine = self.family_data(frame);
         let head = self.family_data(founder);

@@ -56,8 +56,8 @@ impl<M: Machine> Vm<M> {
         Member { frame, data: crate::mem::view(&self.machine, frame, 0) }
     }
 
-    /// One step of the search: the next VMA that has the page of that index, and
-    /// where; `None` may mean that the cursor has only gone on. In a new section of the
+    /// Makes one step of the search: finds the next VMA that has the page of that index,
+    /// and its place; `None` may mean that the cursor has only gone on. In a new section of the
     /// member for each step: a tree may be large, and a section short.
     pub(crate) fn next_place(
         &self,

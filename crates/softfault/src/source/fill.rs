@@ -24,9 +24,8 @@ use crate::policy::folio::{FolioQuestion, around, largest};
 use crate::space::vma::ObjectId;
 
 impl<M: Machine> Links<M> {
-    /// The size that a page which is missing is to have; there are frames up to `most_there`, and a folio larger
-    /// than the least does not go beyond page `end`.
-    /// A look only: what is there when the page is put in decides. `None`: wait with nothing held.
+    /// Chooses the size of a missing page; there are frames up to `most_there`, and a folio larger than the least does
+    /// not go beyond page `end`. Only a look: the state when the page is put in decides. `None`: wait with nothing held.
     pub(crate) fn folio_order(
         &self,
         id: ObjectId,

@@ -88,7 +88,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.foreign_frames_of(self.id).map_or(Ok(()), |_| Err(ObjectWriteError::Foreign))
     }
 
-    /// Of one page.
+    /// Zeroes bytes of one page.
     fn zero_part(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
         while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
             self.vm.object_bring(self.id, bytes.start / PAGE_SIZE)?;
@@ -305,7 +305,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
     }
 
-    /// The pages of `len` bytes from `offset`; answers other CPUs now and then.
+    /// Iterates over the pages of `len` bytes from `offset`; answers other CPUs now and then.
     fn parts(&self, offset: u64, len: usize) -> impl Iterator<Item = PagePart> {
         let mut done = 0;
         let mut pace = Pace::new(&self.vm.machine);

@@ -126,8 +126,8 @@ impl<M: Machine> Links<M> {
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }
 
-    /// The pages of a folio, which the caller has marked, are missing from now on; no entry maps one, and the frames are
-    /// the caller's. `false` if somebody is about to take them out: then they are marked still.
+    /// Makes the pages of a folio missing, which the caller has marked and no entry maps; the frames are the caller's.
+    /// `false` if another CPU is about to take them out: then they are still marked.
     pub(crate) fn object_end_dropped(&self, kept: &KeptObject<'_, M>, page: u64, head: PageFrame) -> bool {
         self.with_slot(kept, page, |slot| slot.end_dropped(head)) == Some(true)
     }

@@ -304,7 +304,7 @@ impl<M: Machine> Links<M> {
         self.has_fills(id) && index < self.object_nr_pages(id)
     }
 
-    /// After a change of the file, and before a look for pages that are read: see `ask` in `file.rs`.
+    /// Fences after a change of the file, and before a look for pages that are read: see `ask` in `file.rs`.
     pub(crate) fn fence_reads(&self, id: ObjectId) {
         if self.has_fills(id) {
             sync::fence();
@@ -367,8 +367,8 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// A new top above the one that was seen, which becomes its first child; in
-    /// an empty object at once one of the right height for a page of that order.
+    /// Puts a new top above the one that was seen, which becomes its first child; in an
+    /// empty object at once one of the right height for a page of that order.
     fn raise_top(&self, id: ObjectId, index: u64, seen: Top, order: Order, pfn: Pfn) -> Result<(), LostFill> {
         let first: &Word = mem::view(&self.machine, pfn, 0);
         let height = match seen.node() {

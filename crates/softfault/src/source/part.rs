@@ -93,7 +93,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// The head of some of the pages, which no word names yet; none if their memory failed.
+    /// Makes the head of some of the pages, which no word names yet; none if their memory failed.
     fn make_head_of(&self, folio: &Folio<'_>, pages: (u64, Order), part: Part, old: FrameState) -> Option<PageFrame> {
         match part.to {
             Goes::To(to) if pages.0 == part.page => {

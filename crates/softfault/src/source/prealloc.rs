@@ -84,7 +84,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         prealloc
     }
 
-    /// Called before the caller waits for another CPU.
+    /// Gives the frames back, before the caller waits for another CPU.
     pub(super) fn give_back(&mut self) {
         match self.frames.take() {
             Some(PageFrame { pfn, order: Order::BASE }) => self.vm.give_back(pfn, self.fill),

@@ -45,8 +45,7 @@ pub(crate) struct Transit<'vm, M: Machine> {
 pub(crate) struct NotRead;
 
 impl<M: Machine> Links<M> {
-    /// In the section in which a page was found in transit, in the folio with that head: how to wait until it is
-    /// not locked.
+    /// Returns how to wait until a folio is not locked. In the section in which a page was found in transit in it.
     pub(crate) fn join_folio(&self, inside: InSection<'_>, at: &ObjectSlot<'_>, head: Pfn) -> FolioWait {
         self.assert_inside(inside);
         let wait = self.folio_waits.join(head, self.frames.desc(head));
@@ -55,18 +54,18 @@ impl<M: Machine> Links<M> {
         if at.page() == ObjectPage::InTransit(head) { wait } else { FolioWaits::not_any_more(wait) }
     }
 
-    /// Waits, perhaps not long enough. With nothing held.
+    /// Waits, perhaps not long enough: the caller looks again. With nothing held.
     pub(crate) fn wait_for_folio(&self, wait: FolioWait) {
         self.count(Event::Waited, 1);
         self.folio_waits.wait(wait, &self.machine);
     }
 
-    /// In the section in which the page was found swapped out: the caller reads it, into a frame that
-    /// is its alone.
+    /// Begins to read a page into a frame that the caller owns alone. In the section in which it was found
+    /// swapped out.
     ///
     /// # Errors
     ///
-    /// Somebody was quicker; the frame is the caller's still.
+    /// Another CPU was first; the caller still owns the frame.
     pub(crate) fn begin_to_read<'s>(
         &'s self,
         inside: InSection<'_>,

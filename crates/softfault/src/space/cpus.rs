@@ -57,7 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.wait_after_shootdown();
     }
 
-    /// The second half of [`shootdown_and_wait`](Self::shootdown_and_wait).
+    /// Waits as the second half of [`shootdown_and_wait`](Self::shootdown_and_wait).
     pub(crate) fn wait_after_shootdown(&self) {
         if !self.vm.machine.shootdown_is_grace() {
             self.wait_for_readers();
@@ -77,7 +77,7 @@ impl ShotLine {
         sync::fence();
     }
 
-    /// After a fence that follows the change of entries.
+    /// Whether shootdowns are counted. After a fence that follows the change of entries.
     fn is_counted(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }

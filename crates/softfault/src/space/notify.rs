@@ -23,8 +23,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.invalidate(self.told(), range, why)
     }
 
-    /// If several ranges change with one shootdown, each gets its own notice. Under the writer
-    /// lock, so that subscribers that get the start also get the end.
+    /// Tells the start of a change. If several ranges change with one shootdown, each gets its own
+    /// notice. Under the writer lock, so that subscribers that get the start also get the end.
     pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
         let was_told = self.vm.tell_start(self.told(), range, why);
         debug_assert!(was_told, "I24: nobody unsubscribes under the writer lock");
@@ -34,7 +34,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.tell_end(self.told(), range, why);
     }
 
-    /// Nobody can name the space any more, and no CPU runs it.
+    /// Tells the end of the space, which nothing names any more and no CPU runs.
     pub(crate) fn tell_release(&self) {
         if self.has_subscribers() {
             self.vm.tell_machine(self.tag(), &Notice::Release);

@@ -263,8 +263,8 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         self.through(walked, Access::Write, |pfn| program::write(&self.space.vm.machine, pfn, offset, from))
     }
 
-    /// In a section in which the translation is current, the frame is not freed, nor copied from,
-    /// before the section ends (I39).
+    /// Calls `f` with the frame in a section in which the translation is current: the frame is not
+    /// freed, nor copied from, before the section ends (I39).
     #[inline]
     fn through(&self, walked: &Walked<'vm>, access: Access, f: impl FnOnce(Pfn)) -> Result<(), Miss> {
         self.space.vm.call();

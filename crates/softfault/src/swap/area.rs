@@ -158,26 +158,26 @@ impl SwapArea {
         self.slot(slot).state.store(USED | WRITING | FRAME | nr_entries, Ordering::Release);
     }
 
-    /// The page of an object, whose frame is not the slot's, is going to be written. Its one entry is
+    /// Prepares the slot for a page of an object, whose frame is not the slot's. Its one entry is
     /// the caller's. [`end_slot_write`](Self::end_slot_write) has to follow.
     pub(crate) fn begin_object(&self, slot: SwapSlot) {
         self.slot(slot).state.store(USED | WRITING | ENTRY, Ordering::Release);
     }
 
-    /// The page was written, or could not be. In the latter case the frame stays as long as
-    /// the slot does.
+    /// Ends the write of the page. If it failed, the frame stays as long as the slot
+    /// does.
     pub(crate) fn end_slot_write(&self, slot: SwapSlot, written: Result<(), SwapError>) -> Spared {
         let bits = if written.is_ok() { WRITTEN } else { 0 };
         self.always(slot, &|state| state & !WRITING | bits)
     }
 
-    /// One more entry is to name the slot; whether that may be so. The caller looks at an entry
-    /// that named it once more: if that still does, the slot was what it seemed to be.
+    /// Counts another entry that is to name the slot. Returns whether it may. The caller then looks
+    /// again at an entry that named it: if it still does, the slot was that page's all along.
     pub(crate) fn add_entry(&self, slot: SwapSlot) -> bool {
         self.change(slot, &|state| (state & ENTRIES != 0).then_some(state + ENTRY)).is_some()
     }
 
-    /// An entry that named it has gone, or has not come.
+    /// Drops an entry that named it, or was to name it.
     pub(crate) fn drop_entry(&self, slot: SwapSlot) -> Spared {
         self.always(slot, &|state| state - ENTRY)
     }

@@ -14,7 +14,7 @@ use crate::machine::{Machine, SwapError};
 use area::Spared;
 
 impl<M: Machine> Memory<M> {
-    /// An entry that named the slot has gone. The last one frees it.
+    /// Drops an entry that named the slot. The last one frees it.
     pub(crate) fn swap_drop(&self, slot: SwapSlot) {
         self.free_spared(self.swap.drop_entry(slot));
     }

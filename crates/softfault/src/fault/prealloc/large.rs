@@ -45,7 +45,7 @@ pub(super) struct Large {
 }
 
 impl<M: Machine> Prealloc<'_, M> {
-    /// For the next turn: subscribers have been told of so many pages.
+    /// Notes for the next turn that subscribers have been told of so many pages.
     pub(crate) fn set_told(&mut self, nr_pages: u64) {
         self.large.nr_told = nr_pages as u16;
     }
@@ -55,24 +55,24 @@ impl<M: Machine> Prealloc<'_, M> {
         u64::from(self.large.nr_told) >= nr_pages
     }
 
-    /// A place in an object may be claimed. Not in the first turn, after which the call of a subscriber panics.
+    /// Allows the fault to claim a place in an object. Not in the first turn, after which the call of a subscriber panics.
     pub(super) fn let_claim(&mut self) {
         if self.large.stage == Stage::First {
             self.large.stage = Stage::MayClaim;
         }
     }
 
-    /// Whether it may.
+    /// Whether the fault may claim a place.
     pub(crate) fn may_claim(&self) -> bool {
         self.large.stage != Stage::First
     }
 
-    /// For the next turn: the fault has a mutex.
+    /// Notes for the next turn that the fault has a mutex.
     pub(crate) fn note_mutex(&mut self) {
         self.large.stage = Stage::HasMutex;
     }
 
-    /// For the next turn: it has none.
+    /// Notes for the next turn that it has none.
     pub(crate) fn note_no_mutex(&mut self) {
         if self.large.stage == Stage::HasMutex {
             self.large.stage = Stage::MayClaim;

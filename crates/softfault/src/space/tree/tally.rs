@@ -29,7 +29,7 @@ impl Tally {
         }
     }
 
-    /// One more VMA.
+    /// Adds a VMA.
     pub(super) fn add(&mut self, vma: &Vma) {
         let more = Tally::of(vma);
         self.nr_vmas += more.nr_vmas;
@@ -37,7 +37,7 @@ impl Tally {
         self.nr_locked_pages += more.nr_locked_pages;
     }
 
-    /// One VMA less, which was counted.
+    /// Subtracts a VMA that was counted.
     pub(super) fn subtract(&mut self, vma: &Vma) {
         let less = Tally::of(vma);
         self.nr_vmas -= less.nr_vmas;
