@@ -1,7 +1,10 @@
 //! Files of the hosted machine: where pages of a [`new_file_object`](softfault::Vm::new_file_object) come from.
 
-use softfault::{FileFill, FileId, FileWrite, FillError, Filling, FrameRange, StoreRefused, WriteError, Writing};
+use softfault::{
+    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, StoreRefused, WriteError, Writing,
+};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -22,6 +25,18 @@ pub trait HostFile: Send + Sync {
     fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
         let _ = page;
         Ok(())
+    }
+
+    /// Makes a hole of these bytes in the storage; see [`Machine::punch_hole`](softfault::Machine::punch_hole). Until
+    /// [`end_hole`](Self::end_hole), fills of them wait or are kept. By default files have no holes.
+    fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {
+        let _ = bytes;
+        Err(HoleRefused::Unsupported)
+    }
+
+    /// The pages have left their object: writes that were asked for before do not change the hole any more.
+    fn end_hole(&self, bytes: Range<u64>) {
+        let _ = bytes;
     }
 }
 

@@ -5,7 +5,8 @@ use crate::file::HostFile;
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
 use softfault::{
-    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, PAGE_SIZE, Pfn, StoreRefused, WriteError, Writing,
+    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, ObjectHole, PAGE_SIZE, Pfn, StoreRefused,
+    WriteError, Writing,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,6 +84,24 @@ impl<F: Format> Hosted<F> {
         let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| allowed = file.may_store(page))));
         asked.unwrap_or_else(core::mem::forget);
         allowed
+    }
+
+    /// Memory gets its hole. A file that is not there refuses, and so does one whose answer is a panic.
+    pub(crate) fn punch_in_file(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+        let Some(id) = hole.file() else {
+            hole.discard();
+            return Ok(());
+        };
+        let file = self.files.get(id).ok_or(HoleRefused::Unsupported)?;
+        let bytes = hole.offset_bytes()..hole.offset_bytes() + hole.len_bytes();
+        let mut begun = Err(HoleRefused::NotWritten);
+        let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| begun = file.begin_hole(bytes.clone()))));
+        asked.unwrap_or_else(core::mem::forget);
+        begun?;
+        hole.discard();
+        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| file.end_hole(bytes))));
+        ended.unwrap_or_else(core::mem::forget);
+        Ok(())
     }
 
     /// A file that is not there fails.

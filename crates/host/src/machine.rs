@@ -11,7 +11,8 @@ use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
 use softfault::{
-    AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, Notice, StoreRefused, SwapError, SwapSlot, Writing,
+    AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, HoleRefused, Notice, ObjectHole, StoreRefused,
+    SwapError, SwapSlot, Writing,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -157,6 +158,11 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     fn may_store(&self, file: FileId, page: u64) -> Result<(), StoreRefused> {
         self.waits();
         self.ask_file(file, page)
+    }
+
+    fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+        self.waits();
+        self.punch_in_file(hole)
     }
 
     fn now_ns(&self) -> u64 {

@@ -15,6 +15,7 @@ mod cpu_set;
 pub(crate) mod file;
 mod file_write;
 mod flush;
+mod hole;
 mod range;
 mod swap;
 
@@ -22,6 +23,7 @@ pub use cpu_set::{CpuId, CpuSet, MAX_CPUS};
 pub use file::{FileFill, FileId, FillError, Filling, ForeignFill};
 pub use file_write::{FileWrite, ForeignWrite, StoreRefused, WriteError, Writing};
 pub use flush::{Flush, SpaceTag};
+pub use hole::{HoleRefused, ObjectHole};
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
 
@@ -62,8 +64,8 @@ pub enum Tick {
 ///   number at one time, and it does not change inside a call into the core
 ///   except in [`park`](Machine::park), in [`relax`](Machine::relax), in
 ///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in), in [`fill`](Machine::fill),
-///   [`write_back`](Machine::write_back) and [`may_store`](Machine::may_store), and in
-///   closures that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
+///   [`write_back`](Machine::write_back), [`may_store`](Machine::may_store) and
+///   [`punch_hole`](Machine::punch_hole), and in closures that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
@@ -72,10 +74,11 @@ pub enum Tick {
 ///   [`Vm::new`](crate::Vm::new) or [`calibrate`](crate::clear::calibrate) is called;
 ///   where [`vector_registers`](Machine::vector_registers) says `true`, vector registers
 ///   are the caller's on all of them;
-/// - **M1** no callback calls back into the core, with two exceptions: in
+/// - **M1** no callback calls back into the core, with three exceptions: in
 ///   [`notify`](Machine::notify), the calls that are listed there; in
-///   [`relax`](Machine::relax), [`park`](Machine::park), [`fill`](Machine::fill), [`write_back`](Machine::write_back)
-///   and [`may_store`](Machine::may_store), other threads of execution,
+///   [`punch_hole`](Machine::punch_hole), [`ObjectHole::discard`]; in
+///   [`relax`](Machine::relax), [`park`](Machine::park), [`fill`](Machine::fill), [`write_back`](Machine::write_back),
+///   [`may_store`](Machine::may_store) and [`punch_hole`](Machine::punch_hole), other threads of execution,
 ///   which may make any call. Any other call in `notify` panics before it has changed or
 ///   taken anything;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
@@ -86,7 +89,7 @@ pub enum Tick {
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
 ///   [`heavy_barrier`](Machine::heavy_barrier), [`shootdown`](Machine::shootdown),
 ///   [`swap_out`](Machine::swap_out), [`swap_in`](Machine::swap_in), [`fill`](Machine::fill),
-///   [`write_back`](Machine::write_back) or [`may_store`](Machine::may_store)
+///   [`write_back`](Machine::write_back), [`may_store`](Machine::may_store) or [`punch_hole`](Machine::punch_hole)
 ///   answers the requests of others meanwhile. An answer is given outside sections
 ///   only, if [`shootdown_is_grace`](Machine::shootdown_is_grace);
 /// - **M4** [`park`](Machine::park) returns after an [`unpark`](Machine::unpark) of the
@@ -301,6 +304,20 @@ pub unsafe trait Machine: Sized + Sync {
     /// Asks before a clean page of a file is stored to through a shared mapping or a handle, so that the machine can find
     /// room for it. Called as [`fill`](Machine::fill) is, perhaps more than once for a store.
     fn may_store(&self, _file: FileId, _page: u64) -> Result<(), StoreRefused> {
+        Ok(())
+    }
+
+    /// Makes a hole that a program asks for (`MADV_REMOVE`), in an object that it may store to: changes the storage, and then calls
+    /// [`discard`](ObjectHole::discard). Called as [`fill`](Machine::fill) is. By default objects without a file get holes and
+    /// files refuse them.
+    ///
+    /// Between the one and the other, fills of the hole wait, or stay under way. Afterwards the storage takes no bytes of the hole
+    /// from writes that were asked for before.
+    fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+        if hole.file().is_some() {
+            return Err(HoleRefused::Unsupported);
+        }
+        hole.discard();
         Ok(())
     }
 

@@ -103,6 +103,7 @@ impl<M: Machine> Vm<M> {
                 },
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,
+                page_out: Vm::page_out,
             },
             pressure,
         ))

@@ -165,6 +165,7 @@ fn params() -> &'static Params {
 pub fn start(info: &Info) {
     let params = PARAMS.call_once(|| parse(info.cmdline()));
     machine::init(info, params.tunables);
+    mm::set_punch(fs::mapped::punch);
     sched::on_alarm(timer::tick);
     khugepaged::start();
     kcompactd::start();

@@ -9,7 +9,7 @@ use crate::port::sched::{daemon, parking};
 use softfault::clear::{Scratch, calibrate};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
-use softfault::{CpuId, CpuSet, Flush, FrameRange, Machine, Pfn, SpaceTag, Tunables, Vm};
+use softfault::{CpuId, CpuSet, Flush, FrameRange, HoleRefused, Machine, ObjectHole, Pfn, SpaceTag, Tunables, Vm};
 use spin::Once;
 
 static FREE: Once<FreeRegions> = Once::new();
@@ -97,6 +97,9 @@ unsafe impl Machine for Kernel {
         parking::unpark(word);
         daemon::look_for_blocks();
         daemon::look_for_requests();
+    }
+    fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+        mm::punch(hole)
     }
     fn now_ns(&self) -> u64 {
         time::now_ns()

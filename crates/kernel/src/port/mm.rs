@@ -4,8 +4,8 @@
 
 use crate::port::boot::paging;
 use softfault::{
-    AccessError, AddressSpace, Errno, FaultError, FrameRange, HugetlbCounts, HugetlbError, Order, OutOfFrames,
-    SharedObject, Vm,
+    AccessError, AddressSpace, Errno, FaultError, FrameRange, HoleRefused, HugetlbCounts, HugetlbError, ObjectHole,
+    Order, OutOfFrames, SharedObject, Vm,
 };
 use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -23,6 +23,21 @@ pub type Space = AddressSpace<'static, Kernel>;
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 
 static VM: Once<Vm<Kernel>> = Once::new();
+
+/// Makes holes that programs ask for.
+pub type Punch = fn(ObjectHole<'_>) -> Result<(), HoleRefused>;
+
+static PUNCH: Once<Punch> = Once::new();
+
+/// Says who makes holes in mapped objects; at boot.
+pub fn set_punch(punch: Punch) {
+    PUNCH.call_once(|| punch);
+}
+
+/// Makes a hole.
+pub(super) fn punch(hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+    PUNCH.get().ok_or(HoleRefused::Unsupported)?(hole)
+}
 
 /// Makes `vm` the subsystem; at boot.
 pub(super) fn set(vm: Vm<Kernel>) {

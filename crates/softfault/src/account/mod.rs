@@ -128,6 +128,8 @@ events! {
     FileDropped = "file_dropped",
     /// Clean pages of files that were looked at for want of frames, and stayed: they were used.
     FileRotated = "file_rotated",
+    /// Pages of holes that programs have made in objects.
+    ObjectHole = "object_hole",
     /// Reads of folios from files that failed.
     FileReadFailed = "file_read_failed",
     /// Stores that made a mapped page of a file dirty.

@@ -32,6 +32,7 @@ mod migrate;
 mod moves;
 mod object;
 mod object_out;
+mod page_out;
 mod part;
 mod poison;
 mod refusal;

@@ -53,7 +53,7 @@ advices! {
     WillNeed = 3, "MADV_WILLNEED", "accesses come soon. There are no files to read ahead: the range is checked.";
     DontNeed = 4, "MADV_DONTNEED", "the contents are not needed; the pages go at once.";
     Free = 8, "MADV_FREE", "the contents may go when memory is short, until the next store.";
-    Remove = 9, "MADV_REMOVE", "makes a hole in the object; refused.";
+    Remove = 9, "MADV_REMOVE", "makes a hole in the object: see [`Machine::punch_hole`](crate::Machine::punch_hole).";
     DontFork = 10, "MADV_DONTFORK", "not in a child.";
     DoFork = 11, "MADV_DOFORK", "takes `DontFork` back.";
     HugePage = 14, "MADV_HUGEPAGE", "huge pages are wanted.";
@@ -62,8 +62,8 @@ advices! {
     DoDump = 17, "MADV_DODUMP", "takes `DontDump` back.";
     WipeOnFork = 18, "MADV_WIPEONFORK", "zeroes in a child.";
     KeepOnFork = 19, "MADV_KEEPONFORK", "takes `WipeOnFork` back.";
-    Cold = 20, "MADV_COLD", "first to be reclaimed. There is no reclaim: the range is checked.";
-    PageOut = 21, "MADV_PAGEOUT", "to be reclaimed now. There is no reclaim: the range is checked.";
+    Cold = 20, "MADV_COLD", "first to be reclaimed: uses of pages of files are forgotten.";
+    PageOut = 21, "MADV_PAGEOUT", "to be reclaimed now: pages of files are written and dropped.";
     PopulateRead = 22, "MADV_POPULATE_READ", "pages are brought in as by loads.";
     PopulateWrite = 23, "MADV_POPULATE_WRITE", "pages are brought in as by stores.";
     DontNeedLocked = 24, "MADV_DONTNEED_LOCKED", "as `DontNeed`, of locked pages too.";

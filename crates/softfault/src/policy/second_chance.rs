@@ -77,9 +77,14 @@ impl Pass {
         Pass { nr_looks: 0, nr_visits: NR_VISITS, is_last: true }
     }
 
+    /// A batch of folios that a program does not need any more.
+    pub(crate) fn advised() -> Pass {
+        Pass { nr_looks: 0, nr_visits: NR_VISITS, is_last: false }
+    }
+
     /// What to do to a folio that a hand meets.
     pub(crate) fn chance(&mut self, hand: Hand, folio: &CleanFolio) -> Chance {
-        let may_visit = !folio.is_mapped || folio.nr_mappings <= NR_MAPPINGS;
+        let may_visit = !folio.is_mapped || may_be_visited(folio.nr_mappings);
         match hand {
             Hand::Back if self.is_last => Chance::Drop,
             Hand::Back if may_visit && (!folio.is_used || folio.age >= IDLE_AGE) => Chance::DropUnlessUsed,
@@ -99,6 +104,11 @@ impl Pass {
             _ => Chance::Leave,
         }
     }
+}
+
+/// Whether the mappings of an object are few enough to be visited for one of its pages.
+pub(crate) fn may_be_visited(nr_mappings: u64) -> bool {
+    nr_mappings <= NR_MAPPINGS
 }
 
 #[cfg(test)]

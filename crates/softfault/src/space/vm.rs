@@ -4,11 +4,12 @@
 //! (objects, families), [`Vm`]. A module works on one of them, so it cannot call what is above.
 
 use super::reclaim::reclaiming::Reclaiming;
-use crate::addr::Pfn;
+use super::vma::ObjectId;
+use crate::addr::{ObjectPages, Pfn};
 use crate::compact::words::CompactWords;
 use crate::frame::{HugeFrame, Memory, Pressure};
 use crate::links::Links;
-use crate::machine::Machine;
+use crate::machine::{FileId, Machine};
 use crate::policy::compact::CompactBudget;
 use crate::policy::huge::Effort;
 use crate::sync::Word;
@@ -32,6 +33,8 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.
     pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
+    /// Drops pages of a file that nobody needs, by advice.
+    pub(crate) page_out: fn(&Vm<M>, ObjectId, FileId, ObjectPages),
 }
 
 /// The subsystem. No global state: there may be any number of them.

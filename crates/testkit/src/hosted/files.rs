@@ -9,10 +9,11 @@ use crate::random::Random;
 use softfault::policy::folio::FolioOrders;
 use softfault::table::format::Format;
 use softfault::{
-    AddressSpace, Errno, FileFill, FillError, Filling, MapFlags, ObjectPart, ObjectWriteError, Order, Prot,
-    SharedObject, Vm,
+    AddressSpace, Errno, FileFill, FillError, Filling, HoleRefused, MapFlags, ObjectPart, ObjectWriteError, Order,
+    Prot, SharedObject, Vm,
 };
 use softfault_host::{HostFile, Hosted};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -72,6 +73,12 @@ impl HostFile for Storage {
             (0..random.below(LATE_MAX)).for_each(|_| std::thread::yield_now());
         }
         Filling::Ended(fill, Ok(()))
+    }
+
+    /// Nothing is written to the storage, so that nobody has to be held off.
+    fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {
+        self.clear(bytes.start / PAGE, bytes.end / PAGE);
+        Ok(())
     }
 }
 

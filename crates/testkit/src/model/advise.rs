@@ -36,7 +36,9 @@ impl Model {
             return Ok(self.populate(who, first, end, advice == MADV_POPULATE_WRITE));
         }
         // Pages that may go at any time go now, or not: the system's choice.
-        let may_go = |page: &Page| page.lazy || page.attrs.has_object();
+        let is_read = |object: usize| self.objects[object].is_read;
+        let is_of_memory = |page: &Page| page.attrs.object.or(page.attrs.behind).is_some_and(|object| !is_read(object));
+        let may_go = |page: &Page| page.lazy || is_of_memory(page);
         if matches!(advice, MADV_PAGEOUT | MADV_COLD)
             && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page))
         {
@@ -47,11 +49,8 @@ impl Model {
         if advice == MADV_FREE && self.space(who).pages.range(first..end).any(may_be_out) {
             return Err(Unknown);
         }
-        // A hole in an object: not a thing of memory alone.
-        let has_object = |page: &Page| page.attrs.has_object() && !page.attrs.locked;
-        let head = self.space(who).pages.range(first..end).next();
-        if advice == MADV_REMOVE && head.is_some_and(|(_, page)| has_object(page)) {
-            return Err(Unknown);
+        if advice == MADV_REMOVE {
+            return self.remove(who, first, end);
         }
         let full = self.space(who).is_full(first, end);
         // VMA by VMA; the first that refuses ends it, holes are passed over.
@@ -60,8 +59,6 @@ impl Model {
             MADV_FREE => page.attrs.locked || page.attrs.has_object(),
             MADV_DONTNEED | MADV_COLD | MADV_PAGEOUT | MADV_GUARD_INSTALL => page.attrs.locked,
             MADV_WIPEONFORK => page.attrs.has_object(),
-            // Holes are made in objects only.
-            MADV_REMOVE => true,
             _ => false,
         };
         let refused = self.space(who).pages.range(first..end).find(|(_, page)| refuses(page)).map(|(n, _)| *n);
@@ -76,10 +73,34 @@ impl Model {
         })
     }
 
+    /// Holes in objects, up to the first page that is of none or may not be stored to.
+    fn remove(&mut self, who: u64, first: u64, end: u64) -> Answer {
+        let full = self.space(who).is_full(first, end);
+        let pages = &self.space(who).pages;
+        let why_not = |page: &Page| match &page.attrs {
+            attrs if attrs.locked => Some(EINVAL),
+            attrs if attrs.object.is_some() => None,
+            attrs if attrs.behind.is_some() => Some(Outcome::Errno(Errno::EACCES.0 as u64)),
+            _ => Some(EINVAL),
+        };
+        let refused = pages.range(first..end).find_map(|(number, page)| why_not(page).map(|errno| (*number, errno)));
+        let stop = refused.map_or(end, |(number, _)| number);
+        // Before Linux 6.7 the mapping has to be writable now.
+        if pages.range(first..stop).any(|(_, page)| page.attrs.prot & WRITE == 0) {
+            return Err(Unknown);
+        }
+        let holes: Vec<_> = pages.range(first..stop).map(|(_, page)| (page.attrs.object, page.index)).collect();
+        for (object, index) in holes.into_iter().filter_map(|(object, index)| Some((object?, index))) {
+            self.objects[object].pages.remove(&index);
+            self.objects[object].failed.remove(&index);
+        }
+        Ok(refused.map_or(if full { OK } else { ENOMEM }, |(_, errno)| errno))
+    }
+
     fn advise(&mut self, who: u64, first: u64, end: u64, advice: u64) {
         let set = |other: &mut u64, bit: u64| *other |= bit;
         match advice {
-            MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_REMOVE => {}
+            MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT => {}
             MADV_FREE => self.each(who, first, end, |page| {
                 page.lazy = true;
                 if page.present == Present::Failed {

@@ -3,9 +3,10 @@
 use super::objects::Object;
 use super::{Hosted, PAGE, World};
 use softfault::policy::folio::FolioOrders;
-use softfault::{FileFill, FileWrite, FillError, Filling, StoreRefused, Vm, WriteError, Writing};
+use softfault::{FileFill, FileWrite, FillError, Filling, HoleRefused, StoreRefused, Vm, WriteError, Writing};
 use softfault_host::HostFile;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +19,12 @@ pub enum Writes {
     Stay,
 }
 
+/// A write that stays under way, and the holes that were made meanwhile.
+struct Kept {
+    write: FileWrite,
+    holes: Vec<Range<u64>>,
+}
+
 pub struct Storage {
     bytes: Mutex<Vec<u8>>,
     writes: AtomicU8,
@@ -25,13 +32,23 @@ pub struct Storage {
     failing: AtomicU64,
     /// Pages from this one on have no room.
     full_from: AtomicU64,
-    kept: Mutex<VecDeque<FileWrite>>,
+    kept: Mutex<VecDeque<Kept>>,
+    /// How holes are answered.
+    pub hole: Mutex<Result<(), HoleRefused>>,
+    /// What happens when the storage has been asked for a hole, and before it has one.
+    pub before_hole: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// Holes that are being made.
+    open: Mutex<Vec<Range<u64>>>,
     /// First page and number of bytes of each write.
     log: Mutex<Vec<(u64, u64)>>,
 }
 
 impl HostFile for Storage {
     fn fill(&self, fill: FileFill, into: &mut [u8]) -> Filling {
+        let pages = fill.offset_bytes()..fill.offset_bytes() + into.len() as u64;
+        while self.open.lock().unwrap().iter().any(|hole| hole.start < pages.end && pages.start < hole.end) {
+            std::thread::yield_now();
+        }
         let (bytes, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
         let there = bytes.get(start..start + into.len());
         let result = there.map(|there| into.copy_from_slice(there)).ok_or(FillError);
@@ -46,11 +63,11 @@ impl HostFile for Storage {
                 Writing::Ended(write, Err(WriteError))
             }
             at if at == Writes::Stay as u8 => {
-                self.kept.lock().unwrap().push_back(write);
+                self.kept.lock().unwrap().push_back(Kept { write, holes: Vec::new() });
                 Writing::UnderWay
             }
             _ => {
-                self.store(write.offset_bytes(), bytes);
+                self.store(write.offset_bytes(), bytes, &[]);
                 Writing::Ended(write, Ok(()))
             }
         }
@@ -59,13 +76,34 @@ impl HostFile for Storage {
     fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
         if page < self.full_from.load(SeqCst) { Ok(()) } else { Err(StoreRefused) }
     }
+
+    fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {
+        if let Some(happens) = self.before_hole.lock().unwrap().take() {
+            happens();
+        }
+        (*self.hole.lock().unwrap())?;
+        self.open.lock().unwrap().push(bytes.clone());
+        let mut storage = self.bytes.lock().unwrap();
+        let end = storage.len().min(bytes.end as usize);
+        storage.get_mut(bytes.start as usize..end).unwrap_or_default().fill(0);
+        Ok(())
+    }
+
+    fn end_hole(&self, bytes: Range<u64>) {
+        self.kept.lock().unwrap().iter_mut().for_each(|kept| kept.holes.push(bytes.clone()));
+        self.open.lock().unwrap().retain(|hole| *hole != bytes);
+    }
 }
 
 impl Storage {
-    fn store(&self, offset: u64, from: &[u8]) {
+    fn store(&self, offset: u64, from: &[u8], holes: &[Range<u64>]) {
         let mut bytes = self.bytes.lock().unwrap();
         let there = bytes.get_mut(offset as usize..).unwrap_or_default();
-        there.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        for (at, (to, from)) in (offset..).zip(there.iter_mut().zip(from)) {
+            if !holes.iter().any(|hole| hole.contains(&at)) {
+                *to = *from;
+            }
+        }
     }
 
     pub fn set(&self, writes: Writes) {
@@ -99,14 +137,14 @@ impl Storage {
     }
 
     pub fn take(&self) -> FileWrite {
-        self.kept.lock().unwrap().pop_front().unwrap()
+        self.kept.lock().unwrap().pop_front().unwrap().write
     }
 
     /// Ends the write that has been under way longest; with the bytes that the pages have now, or an error.
     pub fn end_one(&self, vm: &Vm<Hosted>, result: Result<(), WriteError>) {
-        let write = self.take();
+        let Kept { write, holes } = self.kept.lock().unwrap().pop_front().unwrap();
         if result.is_ok() {
-            self.store(write.offset_bytes(), &vm.machine().bytes_of_write(&write));
+            self.store(write.offset_bytes(), &vm.machine().bytes_of_write(&write), &holes);
         }
         vm.written(write, result).unwrap();
     }
@@ -120,6 +158,9 @@ pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Ar
         failing: AtomicU64::new(u64::MAX),
         full_from: AtomicU64::new(u64::MAX),
         kept: Mutex::default(),
+        hole: Mutex::new(Ok(())),
+        before_hole: Mutex::default(),
+        open: Mutex::default(),
         log: Mutex::default(),
     });
     let id = w.vm.machine().add_file(storage.clone());

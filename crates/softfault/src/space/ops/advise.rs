@@ -1,12 +1,11 @@
 //! madvise(2): one advice, applied to the part of each VMA in the range.
 //!
 //! Locks on entry: none. Takes the writer lock once for the range; for each PMD range with
-//! `MADV_COLLAPSE`, and not at all to populate.
+//! `MADV_COLLAPSE`, and not at all to populate or to make holes.
 
-use super::{is_aligned, page_align, pages};
+use super::{MadviseError, is_aligned, page_align, pages};
 use crate::account::rss::Rss;
 use crate::addr::{Access, PageRange, Vpn};
-use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::frame::{OutOfFrames, PoolId};
 use crate::linux::Advice;
@@ -17,35 +16,11 @@ use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
 use crate::space::lock::Writer;
-use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
 use crate::table::reserve::{self, TableReserve};
 use crate::table::take::{self, Guards, Next, Part, Removal};
-
-op_error! {
-    /// Why madvise(2) did not do all.
-    MadviseError {
-        Unaligned: EINVAL = "addr: should be a multiple of the page size",
-        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool",
-        Wraps: EINVAL = "length: should not wrap around",
-        WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
-        NotShared: EACCES = "advice: MADV_REMOVE: the mapping should be shared and may be made writable",
-        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the others were treated",
-        NoRights: EINVAL = "advice: the mapping does not allow the access",
-        NoHugePage: EINVAL = "advice: MADV_COLLAPSE: no huge page is allowed there, or there is nothing to make it of",
-        InUse: EAGAIN = "advice: MADV_COLLAPSE: a page is pinned or in use for a moment",
-        Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
-        Poisoned: EHWPOISON = "addr, length: the memory of a page of the range failed",
-        Missing: EFAULT = "addr, length: a page of the range is missing, and the embedder installs it",
-        NoHoles: EOPNOTSUPP = "advice: MADV_REMOVE: an object gets no holes by advice",
-        TooManyVmas: EAGAIN = "there would be more mappings than vm.max_map_count",
-        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
-    }
-}
-
-frame_refusal!(MadviseError);
 
 /// VMAs with one of these are no private anonymous memory.
 const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
@@ -56,14 +31,16 @@ enum Action {
     Flags(VmaFlags, VmaFlags),
     /// WILLNEED: the range is checked; then reads of files begin.
     WillNeed,
-    /// COLD, PAGEOUT: nothing to do without reclaim; the range is checked.
-    Age,
+    /// COLD: uses of pages of files are forgotten. Other memory is left alone.
+    Cold,
+    /// PAGEOUT: the same, and then the pages go.
+    PageOut,
     Drop,
     /// DONTNEED_LOCKED: drops locked pages, too.
     DropLocked,
     Free,
-    /// REMOVE: refused for every kind of mapping.
-    Refused,
+    /// REMOVE.
+    Punch,
     /// COLLAPSE.
     Collapse,
     Populate(Access),
@@ -80,10 +57,11 @@ fn action(advice: Advice) -> Action {
         Advice::Random => Action::Flags(VmaFlags::RANDOM, order),
         Advice::Sequential => Action::Flags(VmaFlags::SEQUENTIAL, order),
         Advice::WillNeed => Action::WillNeed,
-        Advice::Cold | Advice::PageOut => Action::Age,
+        Advice::Cold => Action::Cold,
+        Advice::PageOut => Action::PageOut,
         Advice::DontNeed => Action::Drop,
         Advice::Free => Action::Free,
-        Advice::Remove => Action::Refused,
+        Advice::Remove => Action::Punch,
         Advice::Collapse => Action::Collapse,
         Advice::DontFork => Action::Flags(VmaFlags::DONTFORK, none),
         Advice::DoFork => Action::Flags(none, VmaFlags::DONTFORK),
@@ -130,9 +108,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
+        if let Action::Punch = action {
+            return self.punch_holes(range);
+        }
         let done = self.vm.with_reclaim(&mut || self.advise_range(range, &action));
-        if let Action::WillNeed = action {
-            self.will_need(range);
+        match action {
+            Action::WillNeed => self.will_need(range),
+            // Of any other error it is not known how far the advice went.
+            Action::PageOut if matches!(done, Ok(()) | Err(MadviseError::NotMapped)) => self.page_out_files(range),
+            _ => {}
         }
         done
     }
@@ -185,7 +169,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.drop_pages(writer, vma, whole);
                 Ok(())
             }
-            Action::Age | Action::Guard | Action::Unguard => Err(MadviseError::WrongMapping),
+            Action::Cold | Action::PageOut | Action::Guard | Action::Unguard => Err(MadviseError::WrongMapping),
             _ => self.advise_usual(writer, vma, part, action),
         }
     }
@@ -200,13 +184,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         match action {
             Action::Flags(set, clear) => self.advise_flags(writer, vma, part, *set, *clear),
-            Action::Drop | Action::Free | Action::Age | Action::Guard if locked => Err(MadviseError::WrongMapping),
-            Action::Refused if !locked && vma.flags.intersects(VmaFlags::FILE | VmaFlags::NEVERWRITE) => {
-                Err(MadviseError::NotShared)
+            Action::Drop | Action::Free | Action::Cold | Action::PageOut | Action::Guard if locked => {
+                Err(MadviseError::WrongMapping)
             }
-            Action::Refused if !locked && vma.flags.contains(VmaFlags::SHARED) => Err(MadviseError::NoHoles),
-            Action::Refused => Err(MadviseError::WrongMapping),
-            Action::WillNeed | Action::Age => Ok(()),
+            Action::WillNeed => Ok(()),
+            Action::Cold | Action::PageOut => {
+                self.forget_uses(writer, vma, part);
+                Ok(())
+            }
             Action::Drop | Action::DropLocked => {
                 self.drop_pages(writer, vma, part);
                 Ok(())
@@ -221,7 +206,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.remove_guards(writer, part);
                 Ok(())
             }
-            Action::Populate(_) | Action::Collapse => unreachable!("handled before the lock"),
+            Action::Populate(_) | Action::Collapse | Action::Punch => unreachable!("handled before the lock"),
         }
     }
 

@@ -1,0 +1,76 @@
+//! Holes that programs make in what they have mapped: `MADV_REMOVE`.
+//!
+//! An [`ObjectHole`] is made by the core and given to [`Machine::punch_hole`](super::Machine::punch_hole). The machine changes the storage first
+//! and then calls [`discard`](ObjectHole::discard), so that no read brings the old bytes back. What it needs in order that nobody
+//! interferes, such as a lock of the file, it holds from the one to the other.
+
+use super::FileId;
+use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::space::vma::ObjectId;
+
+/// Pages of an object that are to be zero from now on. See the module.
+#[must_use]
+pub struct ObjectHole<'a> {
+    pub(crate) object: ObjectId,
+    pub(crate) file: Option<FileId>,
+    pub(crate) pages: ObjectPages,
+    pub(crate) discard: &'a mut dyn FnMut(),
+}
+
+impl ObjectHole<'_> {
+    /// The object that the pages belong to.
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+
+    /// The file that the object's pages come from, if they do.
+    pub fn file(&self) -> Option<FileId> {
+        self.file
+    }
+
+    /// Where the hole begins; a multiple of the page size.
+    pub fn offset_bytes(&self) -> u64 {
+        self.pages.start * PAGE_SIZE
+    }
+
+    /// Number of bytes, in whole pages. The hole may reach beyond the size of the object, which stays as it is.
+    pub fn len_bytes(&self) -> u64 {
+        (self.pages.end - self.pages.start) * PAGE_SIZE
+    }
+
+    /// Takes the pages out of the object and of all mappings, as [`SharedObject::discard`](crate::SharedObject::discard)
+    /// does, about which see there. Waits for no read or write of the file.
+    pub fn discard(self) {
+        (self.discard)();
+    }
+}
+
+impl core::fmt::Debug for ObjectHole<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let ObjectHole { object, file, pages, .. } = self;
+        write!(f, "ObjectHole {{ {object:?}, {file:?}, {pages:?} }}")
+    }
+}
+
+/// Why a machine makes no hole. The pages are as they were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum HoleRefused {
+    /// The file has no holes.
+    Unsupported,
+    /// The content of the file may not be changed: it is sealed.
+    Sealed,
+    /// The storage could not be changed.
+    NotWritten,
+}
+
+impl core::fmt::Display for HoleRefused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            HoleRefused::Unsupported => "file: it has no holes",
+            HoleRefused::Sealed => "file: it is sealed",
+            HoleRefused::NotWritten => "file: the storage could not be changed",
+        })
+    }
+}
+impl core::error::Error for HoleRefused {}
