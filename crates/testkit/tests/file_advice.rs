@@ -1,9 +1,10 @@
-//! Advice about pages of files: `MADV_COLD` and `MADV_PAGEOUT`.
+//! Advice about pages of files: `MADV_COLD`, `MADV_PAGEOUT`, and `MAP_POPULATE | MAP_NONBLOCK`.
 #![deny(unsafe_code)]
 
 mod common;
 
-use common::objects::{Object, bytes, content, map, object, orders, whole};
+use common::files::{Reads, file};
+use common::objects::{EXTRA, Object, bytes, content, map, object, orders, whole};
 use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
@@ -174,5 +175,39 @@ fn paging_out_against_stores() {
             assert_eq!(content::<1>(&object, 0), [1]);
             w.space.munmap(BASE, nr_pages * PAGE).unwrap();
         }
+    });
+}
+
+/// `MAP_POPULATE | MAP_NONBLOCK` maps pages that are there. It adds none, begins no read, and waits for none.
+#[test]
+fn populate_without_waiting_maps_what_is_ready() {
+    in_each_setup(1, 16 << 20, |w| {
+        let flags = FIXED | MapFlags::POPULATE | MapFlags::NONBLOCK;
+        let is_mapped = |page: &u64| w.space.translate_at_rest(BASE + page * PAGE).is_some();
+        let populate = |object: &Object<'_>, kind, prot| -> Vec<u64> {
+            w.space.mmap_object(BASE, PAGES * PAGE, prot, kind | flags, whole(object)).unwrap();
+            (0..PAGES).filter(is_mapped).collect()
+        };
+        let memory = object(w, PAGES, BASE_ORDERS);
+        memory.write(6 * PAGE, &[1]).unwrap();
+        assert_eq!((populate(&memory, MapFlags::SHARED, RW), there(&memory)), (vec![6], vec![6]));
+
+        let (reads, object) = file(w, PAGES * PAGE, BASE_ORDERS);
+        (0..4).for_each(|page| assert_eq!(object.read(page * PAGE, &mut [0]), 1));
+        map(w.space, EXTRA, PAGES, &object, 0);
+        reads.set(Reads::Stay);
+        w.space.madvise(EXTRA + 5 * PAGE, PAGE, Advice::WillNeed).unwrap();
+        let before = (reads.nr_reads(), reads.nr_kept());
+        assert_eq!(before.1, 1);
+        for kind in [MapFlags::SHARED, MapFlags::PRIVATE] {
+            assert_eq!(populate(&object, kind, RW), [0, 1, 2, 3]);
+            assert_eq!((reads.nr_reads(), reads.nr_kept()), before);
+        }
+        assert_eq!(populate(&object, MapFlags::SHARED, NONE), []);
+        assert_eq!(w.space.mmap(BASE, PAGES * PAGE, RW, PRIVATE | flags), Ok(BASE));
+        assert!(!(0..PAGES).any(|page| is_mapped(&page)), "private memory is not there");
+        reads.set(Reads::End);
+        reads.end_one(w.vm, Ok(()));
+        w.space.munmap(EXTRA, PAGES * PAGE).unwrap();
     });
 }

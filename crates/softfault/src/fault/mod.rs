@@ -174,6 +174,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return Ok(if is_major { self.count_read_shared() } else { done });
                 }
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut prealloc) => {}
+                // Nobody has asked for the page itself.
+                Turn::Refused(error) if request.want == Want::Ready => return Err(error),
                 Turn::Refused(error) => return Err(self.refuse(error)),
                 // When `bring` fails, the preallocation is empty.
                 Turn::Need(need) => {

@@ -14,6 +14,8 @@ pub(crate) struct Request {
 pub(crate) enum Want {
     /// An access of the program's.
     Access(Access),
+    /// A read of a page of an object, if it can be mapped without a wait for its content: else it is refused as missing.
+    Ready,
     /// A write that ignores the rights of the VMA: by a debugger or a program loader.
     ForcedWrite,
     /// A private page that no other space maps, whether it may be written or not. A pin for reading
@@ -27,7 +29,7 @@ impl Request {
         match self.want {
             Want::Access(access) => access,
             Want::ForcedWrite => Access::Write,
-            Want::Unshare => Access::Read,
+            Want::Ready | Want::Unshare => Access::Read,
         }
     }
 

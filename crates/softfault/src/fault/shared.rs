@@ -3,7 +3,7 @@
 
 use super::context::{Fault, new_leaf};
 use super::prealloc::{Need, Prealloc};
-use super::{FaultDone, FaultError, Turn};
+use super::{FaultDone, FaultError, Turn, Want};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Order, Pfn};
@@ -48,6 +48,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 };
             }
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
+            _ if request.want == Want::Ready && self.vm.foreign_page(id, index).is_none() => {
+                return Turn::Refused(FaultError::Missing);
+            }
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
             ObjectPage::InTransit(pfn) => return Turn::Sleep(self.vm.join_folio(fault.inside, &place, pfn)),

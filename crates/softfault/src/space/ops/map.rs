@@ -200,12 +200,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let nr_pages = len / PAGE_SIZE;
         let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
-        if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
-            || flags.contains(MapFlags::LOCKED)
-            || !self.future_locks().is_empty()
-        {
-            // As Linux: the mapping stays even if populating it fails.
-            self.populate_quietly(range);
+        let is_locked = flags.contains(MapFlags::LOCKED) || !self.future_locks().is_empty();
+        // As Linux: the mapping stays even if populating it fails.
+        match flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) {
+            populate if is_locked || populate == MapFlags::POPULATE => self.populate_quietly(range),
+            ready if ready.contains(MapFlags::POPULATE) => self.populate_ready(range),
+            _ => {}
         }
         Ok(range.start.addr())
     }

@@ -5,7 +5,7 @@ use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::pace::{self, Pace};
 use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::format::huge_order;
 use crate::table::walk::Walk;
 
@@ -31,6 +31,20 @@ impl<M: Machine> AddressSpace<'_, M> {
             vpn = Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()));
         }
         Ok(())
+    }
+
+    /// Maps those pages of an object that are ready, for `MAP_POPULATE | MAP_NONBLOCK`, and waits for none of the others. Pages
+    /// that have a source are not read, and memory is not allocated but for tables.
+    pub(crate) fn populate_ready(&self, range: PageRange) {
+        let is_of_object = |vma: &Vma| vma.object != ObjectId::NONE && !vma.flags.rights().is_empty();
+        if !self.vma_at(range.start).is_some_and(|vma| is_of_object(&vma)) {
+            return;
+        }
+        let mut pace = Pace::new(&self.vm.machine);
+        for vpn in (range.start.0..range.end.0).map(Vpn) {
+            pace.page();
+            let _ = self.fault(Request { vpn, want: Want::Ready });
+        }
     }
 
     /// Returns the order of the mapping of a page that was already present.
