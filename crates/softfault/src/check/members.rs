@@ -13,8 +13,8 @@ use crate::sync::Ordering;
 use core::ops::ControlFlow;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// The space's tree has a member for each VMA and none else, with its pages, and nobody
-    /// visits the space.
+    /// Checks that the space's tree has a member for each VMA and none else, with its pages, and
+    /// that no walk visits the space.
     pub(super) fn check_members(&self) -> Result<(), Broken> {
         let writer = &self.sole_writer();
         let mut nr_members = 0;

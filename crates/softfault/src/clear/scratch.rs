@@ -36,7 +36,7 @@ impl<'m, M: Machine> Scratch<'m, M> {
         self.by.ways
     }
 
-    /// From now on large pages are cleared by the ways that these plans have for parts.
+    /// Sets the ways in which large pages are cleared: those that these plans have for parts.
     pub(super) fn set_large(&mut self, plans: BatchPlans) {
         (self.by.near, self.by.far) = plans.of_large();
     }

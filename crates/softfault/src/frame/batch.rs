@@ -60,7 +60,7 @@ impl<M: Machine> Memory<M> {
         u64::from(self.machine.this_cpu().0) + 1
     }
 
-    /// From the block that the CPU has reserved, or had.
+    /// Claims frames from the block that the CPU has reserved, or had.
     fn claim_from_own(&self, b: BlockId, tag: u64, order: Order) -> Option<Pfn> {
         let block = self.frames.blocks.at(b);
         if !block.may_have_run(tag, order) || block.owner() != tag && !block.reserve(tag) {

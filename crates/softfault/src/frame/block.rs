@@ -154,8 +154,8 @@ impl Block<'_> {
         }
     }
 
-    /// It is of that class from now on, or of a stronger one; whether it was of a weaker one. The
-    /// caller has a frame of it.
+    /// Makes it of that class, unless it is of a stronger one. Returns whether it was of a weaker one.
+    /// The caller has a frame of it.
     pub(crate) fn raise(&self, class: Class) -> bool {
         let was_weaker = self.class() < class;
         if was_weaker {

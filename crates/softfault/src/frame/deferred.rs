@@ -71,7 +71,7 @@ impl<M: Machine> Memory<M> {
         self.next_section()
     }
 
-    /// A CPU begins a block.
+    /// Lays out a section now and then, when a CPU begins a block.
     pub(super) fn next_section_in_time(&self) {
         let deferred = &self.frames.deferred;
         if deferred.nr_pages() != 0

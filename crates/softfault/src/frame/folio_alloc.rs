@@ -36,7 +36,7 @@ struct Claimed {
 }
 
 impl<M: Machine> Memory<M> {
-    /// 2^order adjacent frames, aligned to their number, of which `sub_page` is used first, counted as held. They
+    /// Obtains 2^order adjacent frames, aligned to their number, counted as held. `sub_page` is used first. They
     /// are zero, if they are less than a block; blocks are zeroed when they have a place ([`zero_blocks`]). Waits
     /// as for one frame.
     ///
@@ -165,7 +165,7 @@ impl<M: Machine> Memory<M> {
             .or_else(|| self.claim_run(Kind::Fixed, order, MOST_LOOKS, has_run).map(of(order)))
     }
 
-    /// Of a run that is the caller's alone. Gives back what is too much. Blocks stay as they are.
+    /// Zeroes a run that the caller owns alone, and gives the rest back. Blocks stay as they are.
     fn make_folio_zero(&self, claimed: &Claimed, order: Order, sub_page: u32) -> Pfn {
         let first = claimed.first;
         if !self.begin_folio(claimed, order).is_zero() && order < Order::PMD {
@@ -193,8 +193,8 @@ impl<M: Machine> Memory<M> {
         Some(first)
     }
 
-    /// In one of the blocks that say that they have such a run, if it `suits`: as many are looked at. One
-    /// that has none says so from then on: the search ends.
+    /// Claims a run in one of the blocks that say that they have one, if the block `suits`. Looks at `most` blocks. A
+    /// block without one says so from then on, so that the search ends.
     fn claim_run(&self, kind: Kind, order: Order, most: usize, suits: impl Fn(BlockId) -> bool) -> Option<Pfn> {
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
@@ -208,7 +208,7 @@ impl<M: Machine> Memory<M> {
         })
     }
 
-    /// 2^order adjacent frames of a block, if it has such a run and that is no block.
+    /// Claims 2^order adjacent frames of a block, if it has such a run, which is less than a block.
     pub(crate) fn claim_run_in(&self, b: BlockId, order: Order) -> Option<Pfn> {
         let first = self.frames.claim_part(b, order.nr_pages())?;
         self.count_taken(order.nr_pages());

@@ -58,7 +58,7 @@ impl FolioWaits {
         FolioWait { pfn, seen: add_waiter().then_some(seen) }
     }
 
-    /// The folio has changed since [`join`](Self::join): the caller looks again soon.
+    /// Makes the wait short: the folio has changed since [`join`](Self::join).
     pub(crate) fn not_any_more(wait: FolioWait) -> FolioWait {
         FolioWait { seen: None, ..wait }
     }
@@ -126,24 +126,24 @@ impl FrameDesc {
         debug_assert!(FrameState(before).is_at_rest(), "I52: one at a time locks a folio");
     }
 
-    /// The caller, for whom the page is kept, hands its content out: no entry maps it, nothing pins it. Ends as a read does.
+    /// Locks a page to hand its content out. The caller keeps the page; no entry maps it, nothing pins it. Ends as a read does.
     pub(crate) fn lock_to_take_out(&self) {
         let before = self.state.fetch_or(LOCKED, Ordering::AcqRel);
         debug_assert!(FrameState(before).is_at_rest(), "I52: one at a time locks a folio");
         self.state.fetch_and(!UPTODATE, Ordering::AcqRel);
     }
 
-    /// The write is over. The caller's alone still: the word of the page comes next.
+    /// Ends a write. The caller still owns the page alone: the word of the page comes next.
     pub(crate) fn end_writeback(&self) -> Unlocked {
         self.unlock(WRITEBACK, 0)
     }
 
-    /// The read is over. Nobody but its frame has the content afterwards.
+    /// Ends a read. Only the frame has the content afterwards.
     pub(crate) fn end_reading(&self, io: Io) -> Unlocked {
         self.unlock(0, if io == Io::Done { UPTODATE | DIRTY } else { 0 })
     }
 
-    /// The read is over. The file has the content, too.
+    /// Ends a read from a file, which has the content, too.
     pub(crate) fn end_filling(&self, io: Io) -> Unlocked {
         self.unlock(0, if io == Io::Done { UPTODATE } else { 0 })
     }

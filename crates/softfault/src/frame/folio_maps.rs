@@ -52,7 +52,7 @@ impl<M: Machine> Memory<M> {
             && self.sub_frames(first).any(|(_, pfn)| self.frames.desc(pfn).has_pins_now())
     }
 
-    /// Which of its frames are pinned, a bit each. The caller owns the only entry, and
+    /// Returns a bit for each of its frames that is pinned. The caller owns the only entry, and
     /// every section that saw it has ended, so that no pin comes. Each word is read by
     /// a read-modify-write: what was written through a pin that is not counted any
     /// more is seen afterwards (I23).
@@ -68,8 +68,8 @@ impl<M: Machine> Memory<M> {
         pinned
     }
 
-    /// One more huge entry names it. The caller has the lock bit of an entry that
-    /// does, so that the folio stays one.
+    /// Counts another huge entry that names it. The caller has the lock bit of an entry
+    /// that does, so that the folio stays one.
     pub(crate) fn folio_map_raise(&self, first: Pfn) -> Result<(), MapsFull> {
         let folio = self.frames.folio(first);
         loop {
@@ -89,8 +89,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// A huge entry is gone, and every section that saw it has ended. Frames that
-    /// nobody has any more go to `batch`, or back as a whole.
+    /// Drops a huge entry, after every section that saw it has ended. Frames without an
+    /// owner go to `batch`, or back as a whole.
     pub(crate) fn folio_map_drop(&self, first: Pfn, batch: &mut FreeBatch<'_, M>) {
         let folio = self.frames.folio(first);
         loop {

@@ -18,7 +18,7 @@ use crate::policy::{homes, share};
 use crate::sync::Ordering;
 
 impl<M: Machine> Memory<M> {
-    /// CPUs without home blocks, or with few, take theirs in memory that has come.
+    /// Gives CPUs without home blocks, or with few, home blocks in memory that has come.
     pub(super) fn homes_come(&self, added: BlockRange) {
         if let Some(node) = self.node_of_blocks(&added) {
             let is_near = |id: &usize| self.node_of_cpu(*id) == node;
@@ -69,7 +69,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// No CPU's home blocks begin or end in memory that has gone.
+    /// Cuts all CPUs' home blocks, so that none begin or end in memory that has gone.
     pub(super) fn homes_go(&self, gone: BlockRange) {
         let mut pace = Pace::new(&self.machine);
         for cpu in self.cpus.iter() {

@@ -42,7 +42,7 @@ impl Injection {
 }
 
 impl Frames {
-    /// One allocation of what is wanted; fails if an injected failure says so.
+    /// Counts an allocation; fails if an injected failure says so.
     #[inline(always)]
     pub(super) fn count_down(&self, _wanted: OutOfFrames) -> Result<(), OutOfFrames> {
         #[cfg(any(test, feature = "hooks"))]

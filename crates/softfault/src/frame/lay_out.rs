@@ -74,7 +74,7 @@ impl Frames {
         desc.is_some_and(|desc| desc.state().kind() == FrameKind::Reserved && desc.owner.get() == REMOVED)
     }
 
-    /// The holes below a section lead to it. Under the lock of those who change that.
+    /// Lets the holes below a section lead to it. Under the lock for such changes.
     fn lead_to(&self, section: usize) {
         for hole in (0..section).rev().take_while(|hole| self.find_desc_at_rest(first_desc_of(*hole)).is_none()) {
             self.descs.leave_out(hole, section);

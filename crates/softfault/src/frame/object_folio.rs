@@ -72,7 +72,7 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).assign_folio(order, object, index);
     }
 
-    /// The same for one that is going to be read: locked, and not up to date. Smaller than 2 MiB.
+    /// Makes a folio that is going to be read: locked, and not up to date. Smaller than 2 MiB.
     pub(crate) fn make_folio_to_read(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()) && order < Order::PMD);
         self.set_tails(first, order);

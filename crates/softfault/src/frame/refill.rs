@@ -172,7 +172,7 @@ impl<M: Machine> Memory<M> {
         self.steal(&self.frames.marked(), |id| self.unmark(id))
     }
 
-    /// One thief at a time. A CPU that needs its frame cache meanwhile waits outside its section.
+    /// Steals as the only thief. A CPU that needs its frame cache meanwhile waits outside its section.
     /// `emptied` is called for each CPU after its caches were emptied and before it may use them
     /// again.
     fn steal(&self, marked: &CpuSet, emptied: impl Fn(CpuId)) -> bool {

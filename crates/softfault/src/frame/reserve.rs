@@ -54,7 +54,7 @@ impl Reserve {
         self.nr_frames.get()
     }
 
-    /// How many there should be from now on. Those that are too many stay.
+    /// Sets how many there should be. Surplus ones stay.
     pub(super) fn want(&self, nr_frames: u64) {
         self.nr_wanted.store(nr_frames, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Frames {
         true
     }
 
-    /// Where frames are that stay, from the end of memory.
+    /// Claims frames where other frames stay, from the end of memory.
     fn claim_for_reserve(&self, most: u64) -> Option<Claim> {
         if most == 0 {
             return None;

@@ -225,7 +225,7 @@ impl<M: Machine> Memory<M> {
         self.frames.reserve.want(if tunables.keep_min { marks.min_pages } else { 0 });
     }
 
-    /// All frames of these blocks, or none. They are in nobody's sight meanwhile (I28).
+    /// Claims all frames of these blocks, or none. No search sees them meanwhile (I28).
     fn claim_to_remove(&self, blocks: Range<u32>) -> Result<(), RemoveMemoryRefusal> {
         let _held = self.hold();
         let mut pace = Pace::new(&self.machine);

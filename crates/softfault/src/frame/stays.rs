@@ -25,8 +25,8 @@ use crate::pace::Pace;
 const LAST_FRAMES: u64 = 8;
 
 impl<M: Machine> Memory<M> {
-    /// From the block that the CPU used last for the class, another such block of
-    /// its home blocks, one of its neighbourhood, a new one there; then the same of all. From the end, since
+    /// Claims frames of the block that the CPU used last for the class, of another such block of
+    /// its home blocks, of one of its neighbourhood, of a new one there; then of any such block. From the end, since
     /// pages are taken from the start. The last frames of the CPU's block wait until it has
     /// another: all levels would be told that there is none, and then that there is one.
     ///
@@ -65,8 +65,8 @@ impl<M: Machine> Memory<M> {
         Some(claim)
     }
 
-    /// Every block with some free frames is one that a CPU refills from. This CPU's serves from now
-    /// on the class, all of it and for all CPUs, so that each does not spoil its own.
+    /// Gives this CPU's block to the class, all of it and for all CPUs, so that each CPU does not spoil
+    /// its own. Called if CPUs refill from every block with some free frames.
     fn give_up_own(&self, most: u64, class: Class) -> Option<Claim> {
         let cpu = self.this_cpu_data();
         let b = OptBlock::from_word(cpu.block.get()).get()?;

@@ -115,15 +115,15 @@ impl Summary {
         summary
     }
 
-    /// No block has anything of the kind. At the very beginning.
+    /// Notes that no block has anything of the kind. At the very beginning.
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn clear(&self, kind: Kind) {
         let nothing = if kind.is_rare() { 0 } else { NOTHING };
         self.rows.iter().for_each(|row| row.0[kind as usize].set(nothing));
     }
 
-    /// Block `b` has so many more frames in use, or fewer, wrapping around. Only changes of
-    /// class are told, so that this line is written a few times in 512 faults.
+    /// Counts so many more frames of block `b` in use, or fewer, wrapping around. Only for changes
+    /// of class, so that this line is written a few times in 512 faults.
     #[inline(never)]
     pub(super) fn weigh(&self, b: BlockId, more_used: u64) {
         if u64::from(self.nr_blocks) > FEW_BLOCKS {
@@ -137,7 +137,7 @@ impl Summary {
         self.rows.at(block_group as usize).0[USED].load(Ordering::Relaxed)
     }
 
-    /// By how much that has grown since it was last asked for, wrapping around.
+    /// Returns by how much that has grown since the last call, wrapping around.
     pub(super) fn recount(&self, block_group: u32) -> u64 {
         let row = self.rows.at(block_group as usize);
         let now = row.0[USED].load(Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Summary {
         }
     }
 
-    /// It has nothing now. Whether the whole word has nothing left.
+    /// Notes that the child of the bit has nothing now. Returns whether the whole word has nothing now.
     fn unset(&self, kind: Kind, at: Place) -> bool {
         let (word, bit) = (self.word(kind, at), 1 << at.bit);
         if kind.is_rare() {
@@ -265,7 +265,7 @@ impl Summary {
         Place { level: 0, row: b.0 / self.block_group(), bit: b.0 % self.block_group() }
     }
 
-    /// Block `b` has something of the kind now. Called after it has.
+    /// Offers block `b`, which has something of the kind by now.
     pub(crate) fn offer(&self, kind: Kind, b: BlockId) {
         self.offer_at(kind, self.place_of(b));
     }
@@ -276,9 +276,9 @@ impl Summary {
         }
     }
 
-    /// Block `b` has something of the kind now, and a search finds it when this returns,
-    /// however far others have come who tell of the same word. `changed` are the kinds that
-    /// the caller's change gave: if it is among them, nobody else may be about to tell.
+    /// Offers block `b`, which has something of the kind by now, so that a search finds it when
+    /// this returns, however far other CPUs have come that change the same word. `changed` are
+    /// the kinds that the caller's change gave: if it is among them, no other CPU may be about to offer.
     pub(crate) fn assure(&self, kind: Kind, b: BlockId, changed: u32) {
         let (mut at, mut is_first) = (self.place_of(b), changed & kind.bit() != 0);
         while at.level < self.nr_levels {
@@ -288,7 +288,7 @@ impl Summary {
         }
     }
 
-    /// Block `b` has nothing of the kind left. `has` looks again.
+    /// Withdraws block `b`, which has nothing of the kind any more. `has` looks again.
     pub(crate) fn withdraw(&self, kind: Kind, b: BlockId, has: impl Fn() -> bool) {
         let at = self.place_of(b);
         self.withdraw_at(kind, at);

@@ -150,15 +150,15 @@ impl Frames {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Nobody finds the descriptors of the tails of a folio of whole blocks from now on, but who is in a section; the
-    /// frames that had them. No entry names the folio, which is the caller's to change. `None` if some lie in frames
+    /// Hides the descriptors of the tails of a folio of whole blocks: only open sections still find them. Returns the
+    /// frames that had them. No entry names the folio, and the caller may change it. `None` if some lie in frames
     /// without descriptors.
     pub(crate) fn drop_tail_descs(&self, first: Pfn, order: Order) -> Option<FrameList> {
         let mut former = FrameList::EMPTY;
         self.drop_tail_descs_into(first, order, &mut former).then_some(former)
     }
 
-    /// The same; adds the frames to others.
+    /// Does the same, and adds the frames to others.
     pub(super) fn drop_tail_descs_into(&self, first: Pfn, order: Order, former: &mut FrameList) -> bool {
         let (frames, mut have_all) = (&self.frames, true);
         self.for_each_block(first, order, &mut |b| {
@@ -170,7 +170,7 @@ impl<M: Machine> Memory<M> {
         have_all
     }
 
-    /// The frames are free memory from now on; their number. The sections are over that had found them.
+    /// Frees the frames, and returns their number. The sections that had found them are over.
     pub(crate) fn free_former_descs(&self, mut former: FrameList) -> u64 {
         let nr = former.nr();
         self.nr_total_pages.fetch_add(nr, Ordering::Relaxed);
@@ -226,13 +226,13 @@ impl<M: Machine> Memory<M> {
         self.desc_spares(nr, &mut || source.frame(Fill::Fixed))
     }
 
-    /// The tails of a folio of whole blocks have descriptors again, in as many frames as they take. The folio is the
-    /// caller's to change.
+    /// Gives the tails of a folio of whole blocks descriptors again, in as many frames as they take. The caller may
+    /// change the folio.
     pub(crate) fn make_whole(&self, first: Pfn, order: Order, spares: &mut FrameList) {
         self.for_each_block(first, order, &mut |b| self.make_block_whole(b, spares));
     }
 
-    /// The same, if there are such frames. For callers that may hold others.
+    /// Does the same, if there are such frames. For callers that may hold others.
     pub(crate) fn make_whole_if_free(&self, first: Pfn, order: Order) -> Result<(), OutOfFrames> {
         let mut spares = self.desc_spares_if_free(nr_frames_of_tails(order))?;
         self.make_whole(first, order, &mut spares);
@@ -250,8 +250,8 @@ impl<M: Machine> Memory<M> {
         self.nr_total_pages.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A page of 1 GiB of a pool that lacks the descriptors of its tails, and that is the caller's, is about to be pages of one
-    /// block each: their first frames get descriptors.
+    /// Gives the first frame of each block of a page of a pool descriptors, before the page becomes pages of one block each.
+    /// It lacks the descriptors of its tails, and the caller owns it.
     ///
     /// # Errors
     ///
@@ -266,8 +266,8 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// The block is about to be given back with its folio, and the caller's alone: that cannot fail. Where no frame is
-    /// free its own last ones become descriptors. How many of them stay in use.
+    /// Gives the tails of a block descriptors, before the block is given back with its folio. Cannot fail: where no frame
+    /// is free its own last ones become descriptors. Returns how many of them stay in use. The caller owns the block alone.
     pub(super) fn make_whole_at_end(&self, b: BlockId) -> u64 {
         let quarters = self.frames.tail_quarters(b);
         let nr = quarters.len() as u64;

@@ -48,13 +48,13 @@ impl Tails {
         self.of_folio(offset, nr).for_each(|(word, mask)| _ = word.fetch_and(!mask, Ordering::Relaxed));
     }
 
-    /// All frames are tails: those of a folio that began in another block. The block is owned by the caller
+    /// Makes all frames tails, of a folio that begins in another block. The caller owns the block
     /// alone.
     pub(super) fn set_all(&self) {
         self.0.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
     }
 
-    /// None is any more.
+    /// Makes no frame a tail any more.
     pub(super) fn clear_all(&self) {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }

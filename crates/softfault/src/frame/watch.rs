@@ -192,7 +192,7 @@ impl Watch {
 }
 
 impl Frames {
-    /// Memory has come or gone, whose block groups nobody has looked at since: all are counted again.
+    /// Begins to count all block groups again, after memory has come or gone.
     pub(super) fn begin_round(&self) {
         if self.has_sum() {
             self.watch.nr_to_recount.store(self.blocks.summary.nr_block_groups().into(), Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Frames {
         wrong.or(is_wrong.then_some(0)).map(|block_group| summary.blocks_of(block_group).start)
     }
 
-    /// By how much the block group of `last` has grown, if `b` lies in another.
+    /// Returns by how much the block group of `last` has grown, if `b` lies in another.
     fn leave(&self, last: Option<BlockId>, b: BlockId) -> u64 {
         let summary = &self.blocks.summary;
         let left = last
@@ -239,8 +239,8 @@ impl Frames {
         self.blocks.summary.nr_block_groups() > BLOCK_GROUPS_PER_SAMPLE && self.blocks.nr() > FEW_BLOCKS
     }
 
-    /// About how many frames are free in blocks. Adds to the sum `unseen`, the block group of `b`,
-    /// and one at random, so that what others gave back is seen at last.
+    /// Estimates how many frames are free in blocks. Adds to the sum `unseen`, the block group of `b`,
+    /// and one at random, so that frames that others gave back are counted in the end.
     fn glance(&self, b: BlockId, unseen: u64) -> u64 {
         if !self.has_sum() {
             return self.count_all();

@@ -68,12 +68,12 @@ pub(crate) struct Taken {
 pub(crate) trait Harvest {
     /// A mapping was removed.
     fn leaf(&mut self, leaf: Leaf);
-    /// A huge mapping of the pages from `base` was removed from `table`. Its deposit is still
-    /// there.
+    /// Receives a huge mapping of the pages from `base` that was removed from `table`. Its
+    /// deposit is still there.
     fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
     /// An entry that named this slot was removed.
     fn swapped(&mut self, slot: SwapSlot);
-    /// A table was removed; it is empty.
+    /// Receives a table that was removed; it is empty.
     fn table(&mut self, table: Pfn);
 }
 
@@ -181,7 +181,7 @@ fn inside(inner: &PageRange, outer: &PageRange) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// First pass.
+/// Makes the first pass.
 pub(crate) fn take<M: Machine>(
     machine: &M,
     root: Pfn,
@@ -236,7 +236,7 @@ fn take_in<M: Machine>(
     });
 }
 
-/// Second pass.
+/// Makes the second pass.
 pub(crate) fn harvest<M: Machine>(machine: &M, root: Pfn, removal: &Removal, into: &mut impl Harvest) {
     harvest_in(machine, At::root::<M::Format>(root), removal, into);
 }

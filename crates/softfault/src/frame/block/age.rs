@@ -76,8 +76,8 @@ impl BlockData {
         same & same >> 32 & HALF
     }
 
-    /// Of the frames `mask` of word `w`, those of generation `from` are of generation `to` from
-    /// now on. An age of another generation stays as it is.
+    /// Changes the generation of the frames `mask` of word `w` from `from` to `to`. An age of another
+    /// generation stays as it is.
     pub(crate) fn merge_generation(&self, w: usize, mask: u64, from: Generation, to: Generation) {
         for (i, frames) in [(2 * w, mask & HALF), (2 * w + 1, mask >> 32)] {
             let mut moved = self.half_of(i, from) & frames;

@@ -20,7 +20,7 @@ impl Block<'_> {
         self.set_lost(|lost| lost.min(RUN_ORDER.saturating_sub(largest)))
     }
 
-    /// No run of the order that was wanted was found: notes what there is, and looks again.
+    /// Notes the runs that there are, after no run of the wanted order was found, and looks again.
     /// Frames that come back meanwhile are seen: either the second look, which writes, comes
     /// after their words were written, or the CPU that gave them back sees that runs are lost.
     pub(crate) fn lose_runs(&self) {

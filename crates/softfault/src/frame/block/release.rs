@@ -17,7 +17,7 @@ impl Block<'_> {
         self.release_words(w..w + 1, mask, content)
     }
 
-    /// Those of each of some words. Counted once, as they were claimed.
+    /// Releases frames of some words. Counts them once, as they were claimed.
     #[inline(always)]
     pub(crate) fn release_words(&self, words: Range<usize>, mask: u64, content: Content) -> bool {
         // Before the bit, which releases it: a CPU that claims the frame sees

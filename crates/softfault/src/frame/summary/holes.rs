@@ -7,7 +7,7 @@ use crate::addr::{BLOCK_FRAMES, BlockRange};
 use core::ops::Range;
 
 impl Summary {
-    /// These blocks are a hole, before and after which there is memory, or an end of it. A word
+    /// Leaves out a hole, before and after which there is memory, or an end of it. Writes a word
     /// for each kind and 64 blocks, and as much above: no block is looked at.
     pub(crate) fn leave_out(&self, hole: &BlockRange) {
         let mut part = hole.start.0..hole.end.0;
