@@ -66,12 +66,12 @@ pub(crate) struct Taken {
 
 /// The receiver of what the second pass removes.
 pub(crate) trait Harvest {
-    /// A mapping was removed.
+    /// Receives a mapping that was removed.
     fn leaf(&mut self, leaf: Leaf);
     /// Receives a huge mapping of the pages from `base` that was removed from `table`. Its
     /// deposit is still there.
     fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
-    /// An entry that named this slot was removed.
+    /// Receives the slot that a removed entry named.
     fn swapped(&mut self, slot: SwapSlot);
     /// Receives a table that was removed; it is empty.
     fn table(&mut self, table: Pfn);
