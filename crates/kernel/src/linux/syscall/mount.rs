@@ -1,4 +1,4 @@
-//! mount(2) and umount2(2). What can be mounted is a hugetlbfs; flags that would change more than times of access are
+//! mount(2) and umount2(2). Only a hugetlbfs can be mounted; flags that would change more than times of access are
 //! refused.
 
 use super::Call;
@@ -15,7 +15,7 @@ use linux_raw_sys::general::{
 /// Old programs have it in the upper half of the flags.
 const MAGIC: u32 = 0xc0ed_0000;
 const MAGIC_BITS: u32 = 0xffff_0000;
-/// What changes nothing here: times of access, messages, and rights by set-user-id bits, which are not given anyway.
+/// Flags that change nothing here: times of access, messages, and rights by set-user-id bits, which are not given anyway.
 const KNOWN: u32 = MS_NOSUID | MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME | MS_SILENT;
 
 fn may_mount(call: &Call) -> errno::Result<()> {

@@ -60,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             flags if !flags.contains(VmaFlags::SHARED) || vma.object == ObjectId::NONE => {
                 Err(MadviseError::WrongMapping)
             }
-            // Whoever installs its pages makes its holes.
+            // The embedder that installs its pages makes its holes.
             _ if self.vm.is_explicit(vma.object) => Err(MadviseError::NoHoles),
             _ => Ok(()),
         }
