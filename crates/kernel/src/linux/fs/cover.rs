@@ -30,7 +30,7 @@ pub fn cover(covered: &Arc<Inode>, root: &Arc<Inode>) -> errno::Result<()> {
     Ok(())
 }
 
-/// The directory is there again that `root` covered. What is in `root` stays until it is forgotten.
+/// Uncovers the directory that `root` covered. The files in `root` stay until it is forgotten.
 pub fn uncover(root: &Inode, covered: &Arc<Inode>) -> errno::Result<()> {
     let mut tree = TREE.lock();
     let entry = entry_of(&mut tree, root).ok_or(Errno::EINVAL)?;

@@ -136,7 +136,7 @@ pub fn unmount(root: &Arc<Inode>, detach: bool) -> errno::Result<()> {
         let cwds = process::all();
         mount.nr_open.load(Ordering::Relaxed) > 0 || cwds.iter().any(|p| is_in(&p.place.lock().cwd))
     };
-    // What is mounted in it would be nowhere.
+    // File systems that are mounted in it would be nowhere.
     if mounts.iter().any(|other| is_in(&other.covered)) || !detach && has_users() {
         return Err(Errno::EBUSY);
     }
