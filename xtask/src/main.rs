@@ -58,7 +58,7 @@ enum Task {
     Measure(measure::Options),
     /// Run every command in the `console` blocks of the README and docs/commands.md
     Readme,
-    /// Long runs: `soak differential --seconds N [--seed S]`; `soak days`, huge pages after days of use; `soak hugetlb`, the last page of a pool; `soak pipelines`, on
+    /// Long runs: `soak differential --seconds N [--seed S] [--steps N]`; `soak days`, huge pages after days of use; `soak hugetlb`, the last page of a pool; `soak pipelines`, on
     /// the reference kernel
     Soak {
         /// Passed on unchanged

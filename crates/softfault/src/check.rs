@@ -219,7 +219,9 @@ impl<M: Machine> Vm<M> {
 
     fn check_is_zero(&self, pfn: Pfn) -> Result<(), Broken> {
         let words: &[Word; 512] = mem::view(&self.machine, pfn, 0);
-        if words.iter().all(|w| w.get() == 0) { Ok(()) } else { Err(Broken::NotZero(pfn)) }
+        // One look at a line, not at each word: this is most of what a long soak does.
+        let is_zero = words.chunks(8).all(|line| line.iter().fold(0, |bits, w| bits | w.get()) == 0);
+        if is_zero { Ok(()) } else { Err(Broken::NotZero(pfn)) }
     }
 }
 

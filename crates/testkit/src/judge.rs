@@ -208,7 +208,8 @@ impl Judge {
                 notes.extend(self.make_trouble(trouble, &ops[i], programs).map(|note| (i, note)));
             }
             if notes.is_empty() && is_check_due(i, self.sides.check_every) {
-                notes.extend(check(&self.vm, programs.spaces()).map(|note| (i, note)));
+                let reads_free = is_check_due(i, 0);
+                notes.extend(check_some(&self.vm, programs.spaces(), reads_free).map(|note| (i, note)));
             } else if notes.is_empty() && i + 1 == ops.len() {
                 notes.extend(check_some(&self.vm, programs.spaces(), false).map(|note| (i, note)));
             }

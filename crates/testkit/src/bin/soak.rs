@@ -3,8 +3,8 @@
 //! `differential` runs sequences from consecutive seeds on the host's Linux, on
 //! the core and on the model; in every second one memory of the core's machine fails, and pages
 //! are swapped out. It ends at the first difference, with the shortest
-//! sequence that shows it, or when the time is up, with a table of what was
-//! covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
+//! sequence that shows it, or when the time is up or `--steps` are done, with a
+//! table of what was covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
 //! machine, in both of its modes and under all fault-locking modes, against the model.
 //! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
 //! several spaces, with every page's content known. `relax` has three actors take
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME] [--files PERCENT] | hugetlb [--rounds N] [--cpus N]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] | hugetlb [--rounds N] [--cpus N]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -48,6 +48,8 @@ struct Options {
     /// CPUs, for `lockstep` and `parallel`.
     nr_cpus: usize,
     seconds: u64,
+    /// With which `differential` ends, if that comes before the time is up.
+    nr_steps: u64,
     seed: u64,
     sides: Sides,
     /// The only fault-locking mode, or all.
@@ -90,6 +92,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         fault_locking: None,
         nr_cpus: 4,
         seconds: 10,
+        nr_steps: u64::MAX,
         seed: 1,
         sides,
         nr_differences: 1,
@@ -101,6 +104,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         let number = || value.parse::<u64>().map_err(|_| format!("{name} is {value}, should be a number"));
         match name.as_str() {
             "--seconds" => options.seconds = number()?,
+            "--steps" => options.nr_steps = number()?,
             "--seed" => options.seed = number()?,
             "--rounds" => options.nr_rounds = number()?,
             "--files" => options.file_percent = Some(number()?.min(100)),
@@ -139,18 +143,18 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 const REPORTING: u64 = u64::MAX;
 
-/// Ends the process, as after a difference, when one seed takes a minute: the
-/// core is in a loop, or waits for what never comes.
+/// Ends the process, as after a difference, when one seed takes five minutes: the
+/// core is in a loop, or waits for what never comes. A busy machine takes one.
 fn watch() {
     std::thread::spawn(|| {
         let mut before = None;
         loop {
             let now = UNDER_WAY.load(Ordering::Relaxed);
             if before.replace(now) == Some(now) && now != REPORTING {
-                println!("seed {now} hangs: no end after a minute");
+                println!("seed {now} hangs: no end after five minutes");
                 std::process::exit(1);
             }
-            std::thread::sleep(Duration::from_secs(60));
+            std::thread::sleep(Duration::from_secs(300));
         }
     });
 }
@@ -288,16 +292,16 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         limits.features = if options.sides.hosted { host.and(limits.features) } else { host };
     }
-    let arena_bytes = 512 << 20;
+    let arena_bytes = 256 << 20;
     let config = HostedConfig::default()
         .with_arena_bytes(arena_bytes)
-        .with_swap_bytes(arena_bytes / 8)
+        .with_swap_bytes(arena_bytes / 4)
         .with_strict_bbm(true)
         .with_tlb_entries(64);
     let mut judge = Judge::new(options.sides, config, Tunables::default())?;
     let (mut table, mut seed, started) = (Table::default(), options.seed, Instant::now());
-    let mut kinds = BTreeSet::new();
-    while started.elapsed() < Duration::from_secs(options.seconds) {
+    let (mut kinds, mut shown) = (BTreeSet::new(), 0);
+    while started.elapsed() < Duration::from_secs(options.seconds) && table.nr() < options.nr_steps {
         UNDER_WAY.store(seed, Ordering::Relaxed);
         let steps = sequence(seed, Limits { file_percent: options.file_percent(seed), ..limits });
         let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
@@ -313,6 +317,11 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         steps.iter().for_each(|(op, expected)| table.add(op, tidy(expected.outcome)));
         seed += 1;
+        let seconds = started.elapsed().as_secs();
+        if seconds >= shown + 60 {
+            shown = seconds;
+            eprintln!("{seconds} s, {} steps, seed {seed}", table.nr());
+        }
     }
     if !kinds.is_empty() {
         println!("{} kinds of difference in seeds {} to {seed}", kinds.len(), options.seed);

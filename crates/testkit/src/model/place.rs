@@ -188,9 +188,8 @@ impl Model {
     /// when something grows up to it again.
     pub(super) fn unmap(&mut self, who: u64, first: u64, end: u64) {
         let space = self.space_mut(who);
-        let mut inside = space.pages.split_off(&first);
-        space.pages.append(&mut inside.split_off(&end));
-        let pieces = inside.values().map(|page| (page.piece, 0)).collect();
+        let inside: Vec<u64> = space.pages.range(first..end).map(|(at, _)| *at).collect();
+        let pieces = inside.iter().filter_map(|at| space.pages.remove(at)).map(|page| (page.piece, 0)).collect();
         self.split_after(who, end, &pieces);
     }
 
