@@ -170,6 +170,23 @@ pub fn vm_that_is_not_zero<F: Format>(
     vm_of(nr_cpus, nr_frames, nr_frames_at_most, false, tunables)
 }
 
+/// The same of memory that is zero and that no schedule has used, as large as one likes: the schedule before gives its back.
+pub fn vm_of_fresh_memory<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
+    std::thread_local! {
+        static BEFORE: Cell<Option<(*mut u8, std::alloc::Layout)>> = const { Cell::new(None) };
+    }
+    let layout = std::alloc::Layout::from_size_align((nr_frames as usize + 1) * 4096, 1).unwrap();
+    // SAFETY: I1: it came from there; nobody uses the machine of the schedule before.
+    BEFORE.with(Cell::take).into_iter().for_each(|(memory, layout)| unsafe { std::alloc::dealloc(memory, layout) });
+    // SAFETY: I1: the layout has a size, and a page more than is used.
+    let (memory, aligned) = unsafe {
+        let memory = std::alloc::alloc_zeroed(layout);
+        (memory, memory.add(memory.align_offset(4096)))
+    };
+    BEFORE.with(|before| before.set(Some((memory, layout))));
+    vm_over(aligned, nr_cpus, nr_frames, 0, true, tunables)
+}
+
 fn memory() -> *mut u8 {
     std::thread_local! {
         static MEMORY: *mut u8 = {
@@ -191,7 +208,17 @@ fn vm_of<F: Format>(
     is_zero: bool,
     tunables: Tunables,
 ) -> &'static Vm<Shuffled<F>> {
-    let memory = memory();
+    vm_over(memory(), nr_cpus, nr_frames, nr_frames_at_most, is_zero, tunables)
+}
+
+fn vm_over<F: Format>(
+    memory: *mut u8,
+    nr_cpus: usize,
+    nr_frames: u64,
+    nr_frames_at_most: u64,
+    is_zero: bool,
+    tunables: Tunables,
+) -> &'static Vm<Shuffled<F>> {
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
     let machine =
