@@ -91,6 +91,38 @@ static void pool_mappings(void) {
     CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
 }
 
+/* Private pages: the mapping reserves, a child shares and copies, and where the pool has no page for that it is the child that fails. */
+static void pool_private(void) {
+#define PRIVATE_HUGE (MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB)
+    char *p = map_huge(-1, 2, PRIVATE_HUGE, 0);
+    CHECK(p != MAP_FAILED && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));
+    CHECK(map_huge(-1, 3, PRIVATE_HUGE, 0) == MAP_FAILED && errno == ENOMEM);
+    p[5] = 7;
+    CHECK(pool_is(4, 3, 1, 0));
+    int result;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int was = p[5];
+        p[5] = 8;
+        _exit(was == 7 && p[5] == 8 && p[HUGE] == 0 ? 0 : 1);
+    }
+    CHECK(waitpid(pid, &result, 0) == pid && result == 0 && p[5] == 7 && pool_is(4, 3, 1, 0));
+    CHECK(madvise(p, HUGE, MADV_DONTNEED) == 0 && pool_is(4, 4, 2, 0) && p[5] == 0 && pool_is(4, 3, 1, 0));
+    CHECK(munmap(p, PAGE) == -1 && errno == EINVAL && mprotect(p + PAGE, PAGE, PROT_READ) == -1 && errno == EINVAL);
+    p[5] = 9, p[HUGE] = 1;
+    CHECK(set(NR, "2") == 0 && pool_is(2, 0, 0, 0));
+    pid = fork();
+    if (pid == 0) {
+        signal(SIGBUS, SIG_DFL);
+        p[5] = 1;
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &result, 0) == pid && WIFSIGNALED(result) && WTERMSIG(result) == SIGBUS);
+    p[5]++;
+    CHECK(p[5] == 10 && munmap(p, HUGE) == 0 && pool_is(2, 1, 0, 0) && munmap(p + HUGE, HUGE) == 0 && pool_is(2, 2, 0, 0));
+    CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
+}
+
 /* A file: it grows with its mappings, is read, has holes, pages without a mapping, and an end. */
 static void pool_file(void) {
     char name[] = "pool", byte = 0;
@@ -153,6 +185,7 @@ static void pools(const char *first) {
     CHECK(pool_is(atol(first), atol(first), 0, 0) && number_in(OVERCOMMIT) == 0);
     pool_files();
     pool_mappings();
+    pool_private();
     pool_file();
     pool_segment();
     CHECK(set(NR, first) == 0 && pool_is(atol(first), atol(first), 0, 0));

@@ -5,7 +5,7 @@ use common::{RW, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm,
+    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -124,5 +124,41 @@ fn a_smaller_pool_against_a_fault() {
         assert_eq!((nr, nr_free, nr_reserved), (object.nr_resident_pages() / 512, 0, 0), "it is surplus, or gone");
         object.discard(0..512);
         assert_eq!(free(vm), (0, 0, 0));
+    });
+}
+
+/// H5, H8: a child copies a private page while its parent stores to it, and drops it. The copy has nothing that the parent
+/// stored after fork(2).
+#[test]
+fn a_copy_against_a_store_and_a_drop() {
+    const NR_FRAMES: u64 = 1536;
+    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+    shuffled(200, || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, PRIVATE.union(MapFlags::FIXED)).unwrap();
+        let store = move |space: &'static Space, at: u64, value: u64| {
+            let active = space.activate();
+            access(space, vm, at, Some(value)).unwrap();
+            let now = access(space, vm, AT, None);
+            drop(active);
+            now.unwrap()
+        };
+        store(parent, AT, 7);
+        let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+        run(
+            3,
+            vec![
+                Box::new(move || assert_eq!(store(child, AT + 8, 9), 7)),
+                Box::new(move || _ = store(parent, AT, 8)),
+                Box::new(move || parent.madvise(AT, HUGE, Advice::DontNeed).unwrap()),
+            ],
+        );
+        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        assert_eq!(store(child, AT + 16, 9), 7);
+        child.munmap(AT, HUGE).unwrap();
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
     });
 }

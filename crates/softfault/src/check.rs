@@ -60,7 +60,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_listed, nr_members)?;
         }
         self.count_swapped_pages(counts)?;
-        self.check_pools()?;
+        self.check_pools(spaces)?;
         self.check_frames(counts)?;
         self.check_swap(counts)?;
         self.check_ages()?;
@@ -255,6 +255,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                     let nr = Vm::<M>::NR_SUB_FRAMES;
                     self.check_huge(vpn, leaf, vma, counts).map(|what| match what {
                         Some(Rss::Huge) => nr_huge += nr,
+                        Some(Rss::Anon) => nr_anon += nr,
                         Some(_) => nr_shmem += nr,
                         None => {}
                     })

@@ -10,6 +10,8 @@ mod descs;
 mod entries;
 #[path = "hugetlb/locks.rs"]
 mod locks;
+#[path = "hugetlb/private.rs"]
+mod private;
 
 use common::objects::{Object, bytes, touch, whole};
 use common::*;
@@ -278,7 +280,6 @@ fn h7_bad_input() {
         let part = || whole(&shared);
         bad(w.space.mmap_object(AT, PAGE, RW, SHARED | FIXED, part()), Errno::EINVAL);
         bad(w.space.mmap_object(AT, HUGE, RW, SHARED | FIXED, part().with_offset_bytes(PAGE)), Errno::EINVAL);
-        bad(w.space.mmap_object(AT, HUGE, RW, MapFlags::PRIVATE, part()), Errno::EINVAL);
         bad(w.space.mmap(0, 0, RW, ANON), Errno::EINVAL);
         bad(w.space.mmap(0, u64::MAX, RW, ANON), Errno::ENOMEM);
         bad(w.space.mmap(0, HUGE, RW, ANON | MapFlags::from_linux(20 << 26)), Errno::EINVAL);

@@ -18,7 +18,7 @@ pub const READ: Prot = Prot::READ;
 pub const RW: Prot = Prot::READ.union(Prot::WRITE);
 pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 /// The largest number of frames of a machine here.
-const MOST_FRAMES: u64 = 1024;
+const MOST_FRAMES: u64 = 1536;
 /// The same with memory that is added, or is laid out late. The host provides it at the first touch.
 const MOST_FRAMES_LATER: u64 = 21 << 15;
 /// Slots of the swap area.

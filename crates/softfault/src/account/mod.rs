@@ -40,6 +40,10 @@ events! {
     CowReuse = "cow_reuse",
     /// Pages of shared objects mapped.
     SharedMap = "shared_map",
+    /// A private page of a pool was mapped.
+    HugetlbPrivate = "hugetlb_private",
+    /// A child got no page, because the pool had none for it.
+    ForkNoHugePage = "fork_no_huge_page",
     /// Pages of shared objects mapped by a fault on a neighbour.
     MapAround = "map_around",
     /// Page tables installed.

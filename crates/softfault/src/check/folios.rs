@@ -1,7 +1,7 @@
 //! I45 at rest: every tail belongs to a folio of an object, and every folio has its tails.
 
 use super::Broken;
-use crate::addr::Pfn;
+use crate::addr::{Order, Pfn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -10,12 +10,20 @@ impl<M: Machine> Vm<M> {
     /// A tail is in use, its descriptor is that of a free frame, and its head covers it.
     pub(super) fn check_tail(&self, pfn: Pfn) -> Result<(), Broken> {
         let head = self.frames.head(pfn);
-        let of_head = self.frames.desc(head).state();
         let is_whole = !self.is_free(pfn)
             && self.frames.desc(pfn).state().0 == 0
-            && of_head.kind() == FrameKind::Shared
-            && u64::from(pfn.0 - head.0) < of_head.order().nr_pages();
+            && u64::from(pfn.0 - head.0) < self.nr_frames_of(head);
         if is_whole { Ok(()) } else { Err(Broken::Tail(pfn)) }
+    }
+
+    /// Frames of the folio of an object, or of the private page of a pool, that begins there.
+    fn nr_frames_of(&self, head: Pfn) -> u64 {
+        let state = self.frames.desc(head).state();
+        match state.kind() {
+            FrameKind::Shared => state.order().nr_pages(),
+            FrameKind::Anon if self.frames.is_of_pool(head) => Order::PMD.nr_pages(),
+            _ => 0,
+        }
     }
 
     /// All frames of a folio but the first are its tails.

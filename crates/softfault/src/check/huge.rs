@@ -45,6 +45,18 @@ impl<M: Machine> AddressSpace<'_, M> {
             let writable = leaf.rights.contains(Rights::WRITE);
             return if writable { Err(Broken::SharedWritable(vpn.addr())) } else { Ok(None) };
         }
+        if self.vm.frames.is_of_pool(leaf.pfn) && self.vm.frames.desc(leaf.pfn).state().kind() == FrameKind::Anon {
+            // The head counts its entries, as a small page does.
+            counts[leaf.pfn.0 as usize] += 1;
+            let is_writable = leaf.rights.contains(Rights::WRITE);
+            return match () {
+                () if !self.is_private_of_pool(&vma) => Err(Broken::NotInObject(vpn.addr())),
+                () if is_writable && !self.vm.frames.desc(leaf.pfn).is_sole_of_pool() => {
+                    Err(Broken::SharedWritable(vpn.addr()))
+                }
+                () => Ok(Some(Rss::Anon)),
+            };
+        }
         if self.vm.frames.is_of_pool(leaf.pfn) {
             return self.check_object_leaf(vpn, vma, leaf.pfn).map(|()| Some(Rss::Shmem));
         }

@@ -4,18 +4,28 @@ use super::{Broken, Counter};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
-use crate::space::Vm;
 use crate::space::vma::ObjectId;
+use crate::space::{AddressSpace, Vm};
 
 impl<M: Machine> Vm<M> {
-    pub(super) fn check_pools(&self) -> Result<(), Broken> {
+    pub(super) fn check_pools(&self, spaces: &[&AddressSpace<'_, M>]) -> Result<(), Broken> {
         if self.hugetlb_mutexes.iter().any(|mutex| !mutex.is_free()) {
             return Err(Broken::HugetlbMutex);
         }
-        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool))
+        let of_spaces: u64 = spaces.iter().map(|space| space.nr_claims_at_rest()).sum();
+        let of_pages: u64 = self.frames.numbers().map(|pfn| self.nr_claims_of_page(pfn)).sum();
+        let nr_private = |pool| if pool == PoolId::Of2M { of_spaces + of_pages } else { 0 };
+        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private(pool)))
     }
 
-    fn check_pool(&self, pool: PoolId) -> Result<(), Broken> {
+    /// I59: claims of a private page of a pool.
+    fn nr_claims_of_page(&self, pfn: Pfn) -> u64 {
+        let state = self.frames.desc(pfn).state();
+        let is_private = state.kind() == FrameKind::Anon && self.frames.is_of_pool(pfn);
+        if is_private { state.nr_maps().saturating_sub(1) } else { 0 }
+    }
+
+    fn check_pool(&self, pool: PoolId, nr_private: u64) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let (mut nr, mut nr_free) = (0, 0);
         for b in blocks.there().filter(|b| blocks.at(*b).pool_order() == Some(pool.order())) {
@@ -31,6 +41,7 @@ impl<M: Machine> Vm<M> {
         Counter::HugePages.check(counts.nr, nr)?;
         Counter::FreeHugePages.check(self.nr_free_in_pool(pool), nr_free)?;
         let nr_reserved: u64 = self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum();
+        let nr_reserved = nr_reserved + nr_private;
         Counter::Unreserved.check(self.pool(pool).nr_unreserved(), nr_free.wrapping_sub(nr_reserved))
     }
 
@@ -49,6 +60,13 @@ impl<M: Machine> Vm<M> {
         let is_free = self.is_free(pfn);
         let state = self.frames.desc(pfn).state();
         if is_free || state.kind() != FrameKind::Free || state.pins() > 0 { Err(Broken::Pool(pfn)) } else { Ok(()) }
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    fn nr_claims_at_rest(&self) -> u64 {
+        let writer = &self.sole_writer();
+        self.nr_claims_in(writer, &self.tree(writer).snapshot(), Self::user_range())
     }
 }
 

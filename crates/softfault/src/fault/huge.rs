@@ -18,7 +18,7 @@
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
 use super::prealloc::{HugeParts, Need, Prealloc, Twin};
-use super::{FaultDone, Turn};
+use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
@@ -49,6 +49,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         if hole.slot.level == 1 && found.object() != ObjectId::NONE && self.vm.object_pool(found.object()).is_some() {
             // Such mappings have no leaf tables (`space/pools.rs`).
+            if found.is_private() {
+                return self.fill_private_of_pool(fault, hole, prealloc);
+            }
             return self.fill_shared(fault, hole.slot, prealloc);
         }
         let orders = self.orders_of_hole(fault, &hole, prealloc);
@@ -182,14 +185,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let seen = pmd.slot.observe();
         match seen.entry {
+            Entry::Leaf(leaf) if self.vm.frames.is_of_pool(leaf.pfn) => {
+                self.fix_pool(fault, pmd, (seen, leaf), prealloc)
+            }
             // An operation has published VMAs that end within the huge page, and will split it.
             // Until then no VMA's rights apply to all of it (I16).
             Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
-            Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) && found.is_private() => {
+            Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(fault, pmd, seen, leaf, prealloc)
             }
             Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),
-            Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => Turn::Raced,
+            // Of a page of a pool: this child of a fork, or its mapping, got none.
+            Entry::Poison => Turn::Refused(FaultError::NoHugePage),
+            Entry::None | Entry::Table(_) | Entry::Guard | Entry::Swap(_) => Turn::Raced,
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
         }
     }

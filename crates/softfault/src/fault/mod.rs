@@ -26,6 +26,7 @@ mod empty;
 mod find;
 mod huge;
 mod outcome;
+mod pool;
 mod prealloc;
 mod present;
 mod request;
@@ -53,6 +54,7 @@ use crate::table::walk::Walk;
 use context::{Fault, Here};
 use copy::Copying;
 use copy_huge::{CopyingHuge, Splitting};
+use pool::PoolFill;
 use prealloc::{Need, Prealloc};
 
 /// How one attempt ended.
@@ -88,6 +90,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Sleep(FolioWait),
     /// The place of a large page in an object is the fault's to fill.
     Fill(LargeFill<'vm, M>),
+    /// The fault owns an entry of a private mapping of a pool's pages.
+    FillPool(PoolFill<'vm, M>),
     /// The page comes from a pool, and its mutex is needed first: of that object and index in huge pages.
     Lock(ObjectId, u64),
 }
@@ -96,7 +100,7 @@ impl<M: Machine> Turn<'_, M> {
     /// Whether a fault that has a mutex (`base/hugetlb_locks.rs`) keeps it. It does not where it ends, or where it waits for
     /// something other than frames, as the machine's answer: that may take as long as it likes.
     fn keeps_mutex(&self) -> bool {
-        matches!(self, Turn::Need(_) | Turn::Again | Turn::Raced | Turn::Fill(_))
+        matches!(self, Turn::Need(_) | Turn::Again | Turn::Raced | Turn::Fill(_) | Turn::FillPool(_))
     }
 }
 
@@ -162,7 +166,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             // Of the slow steps, only a copy comes before the end of a notice: nothing waits
             // between the two.
-            if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_)) {
+            if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_) | Turn::FillPool(_)) {
                 prealloc.set_told(0);
                 told = None;
             }
@@ -194,6 +198,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Turn::CopyHuge(copying) => {
                     turn = Turn::Done(copying.finish(self));
+                    continue;
+                }
+                Turn::FillPool(fill) => {
+                    turn = fill.finish(self).map_or_else(Turn::Refused, Turn::Done);
                     continue;
                 }
                 Turn::Split(splitting) => splitting.finish(self),

@@ -4,7 +4,7 @@
 //! other CPUs.
 
 use super::blocks::word_base;
-use super::{BLOCK_WORDS, Content, Fill, FrameKind, Memory};
+use super::{BLOCK_WORDS, Claim, Content, Fill, FrameKind, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
 
@@ -13,6 +13,9 @@ impl<M: Machine> Memory<M> {
     /// saw it have ended.
     pub(crate) fn give_back_page(&self, head: Pfn) {
         let state = self.frames.desc(head).state();
+        if state.kind() == FrameKind::Anon && self.frames.is_of_pool(head) {
+            return self.free_pool_page(head, Claim::Nothing);
+        }
         if state.kind() != FrameKind::Shared || state.order() == Order::BASE {
             return self.give_back(head, Fill::Raw);
         }

@@ -79,7 +79,7 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).assign_reading(order, object, index);
     }
 
-    fn set_tails(&self, first: Pfn, order: Order) {
+    pub(super) fn set_tails(&self, first: Pfn, order: Order) {
         let (b, offset) = place(first);
         debug_assert!(offset.is_multiple_of(order.nr_pages()));
         if order != Order::BASE {

@@ -78,7 +78,17 @@ impl<M: Machine> AddressSpace<'_, M> {
         if self.vm.frames.is_of_pool(leaf.pfn) {
             // Of a page of a pool the head counts pins.
             let pfn = Pfn(leaf.pfn.0 + (vpn.0 - pmd.base.0) as u32);
-            return match raise(inside, pmd.slot, seen, leaf, self.vm.frames.head_desc(leaf.pfn), access) {
+            let desc = self.vm.frames.head_desc(leaf.pfn);
+            if desc.state().kind() == FrameKind::Anon && !leaf.rights.contains(Rights::WRITE) {
+                if !desc.is_sole_of_pool() {
+                    return Tried::NotYet;
+                }
+                return match raise_locked(inside, pmd.slot, seen, desc) {
+                    Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                    tried => tried,
+                };
+            }
+            return match raise(inside, pmd.slot, seen, leaf, desc, access) {
                 Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
                 tried => tried,
             };

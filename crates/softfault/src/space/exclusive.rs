@@ -14,6 +14,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// are.
     pub(crate) fn is_sole_mapping(&self, inside: InSection<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> bool {
         inside.assert_of(&self.data.cpus);
+        if slot.level > 0 && self.vm.frames.is_of_pool(pfn) {
+            return self.vm.frames.desc(pfn).is_sole_of_pool();
+        }
         if slot.level > 0 {
             return self.vm.folio_is_exclusive(self.vm.frames.folio(pfn).first());
         }

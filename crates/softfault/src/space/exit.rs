@@ -1,7 +1,7 @@
 //! The end of an address space, whole.
 
 use super::AddressSpace;
-use crate::frame::Fill;
+use crate::frame::{Fill, PoolId};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::table::take::{Guards, Removal};
@@ -41,7 +41,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.sole_writer();
         if self.nr_members(writer) > 0 {
             let all = Removal { range: Self::user_range(), free_inside: Self::table_range(), guards: Guards::Remove };
+            let nr_claims = self.nr_claims_in(writer, &self.tree(writer).snapshot(), all.range);
             self.remove_pages(writer, &all, Why::Unmap);
+            self.vm.hugetlb_unreserve(PoolId::Of2M, nr_claims);
             self.leave_all_members(writer);
         }
         self.wait_for_visitors();

@@ -8,11 +8,11 @@ use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, SwapSlot, Vpn};
-use crate::frame::{DescCursor, FrameKind, FreeBatch};
+use crate::frame::{Claim, DescCursor, FrameKind, FreeBatch, PoolId};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::Vm;
-use crate::table::format::Leaf;
+use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
 use crate::table::take::{self, Harvest, Met, Removal};
 use core::ops::ControlFlow;
@@ -31,6 +31,21 @@ struct Sink<'a, M: Machine> {
     nr_zero: u64,
     nr_tables: u64,
     nr_swapped: u64,
+    /// Whether the places of a pool's private pages keep a claim to one.
+    then: Claim,
+}
+
+impl<M: Machine> Sink<'_, M> {
+    /// A page of a pool has no deposit. The object's slot owns its own.
+    fn of_pool(&mut self, leaf: Leaf) -> Entry {
+        if self.vm.frames.desc(leaf.pfn).state().kind() != FrameKind::Anon {
+            self.nr_shmem += Vm::<M>::NR_SUB_FRAMES;
+            self.vm.frames.note_removed(&leaf);
+            return Entry::None;
+        }
+        self.nr_anon += Vm::<M>::NR_SUB_FRAMES;
+        if self.vm.drop_pool_page(leaf.pfn, self.then) { Entry::None } else { Entry::Poison }
+    }
 }
 
 impl<M: Machine> Harvest for Sink<'_, M> {
@@ -53,14 +68,12 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             _ => self.nr_zero += 1,
         }
     }
-    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn) {
+    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn) -> Entry {
         let vm = self.vm;
         if vm.is_huge_zero(leaf.pfn) {
             self.nr_zero += 1;
         } else if vm.frames.is_of_pool(leaf.pfn) {
-            // A page of a pool: its object's slot owns it, and the entry has no deposit.
-            self.nr_shmem += Vm::<M>::NR_SUB_FRAMES;
-            return vm.frames.note_removed(&leaf);
+            return self.of_pool(leaf);
         } else {
             self.nr_huge += Vm::<M>::NR_SUB_FRAMES;
             vm.folio_map_drop(leaf.pfn, &mut self.batch);
@@ -68,6 +81,7 @@ impl<M: Machine> Harvest for Sink<'_, M> {
         if let Some(deposit) = pmd::withdraw(&vm.machine, &vm.frames, table, base) {
             self.table(deposit);
         }
+        Entry::None
     }
     fn swapped(&mut self, slot: SwapSlot) {
         self.nr_swapped += 1;
@@ -83,7 +97,7 @@ impl<M: Machine> Harvest for Sink<'_, M> {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    fn sink(&self) -> Sink<'vm, M> {
+    fn sink(&self, then: Claim) -> Sink<'vm, M> {
         let batch = FreeBatch::new(self.vm);
         let nr_emptied = self.vm.nr_blocks_emptied();
         let descs = DescCursor::over(&self.vm.frames);
@@ -98,12 +112,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             nr_zero: 0,
             nr_tables: 0,
             nr_swapped: 0,
+            then,
         }
     }
 
     /// Removes every mapping of the range. No section may still find a VMA there, unless faults may
     /// refill the range (madvise).
     pub(crate) fn remove_pages(&self, writer: &Writer<'_, M>, removal: &Removal, why: Why) {
+        self.remove_pages_then(writer, removal, why, Claim::Nothing);
+    }
+
+    /// The same. `then` says whether the places of a pool's private pages keep a claim to one; their tables stay.
+    pub(crate) fn remove_pages_then(&self, writer: &Writer<'_, M>, removal: &Removal, why: Why, then: Claim) {
         let machine = &self.vm.machine;
         // Above the user part the root has entries of the embedder.
         let removal = &Removal {
@@ -132,7 +152,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // If tables are removed, the paging-structure caches have to be invalidated, too.
         self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
-        let mut sink = self.sink();
+        let mut sink = self.sink(then);
         take::harvest(machine, self.root, removal, &mut sink);
         self.account_removal(sink);
     }
@@ -148,7 +168,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) {
         let retired = self.with_deferred(writer, retired);
         self.wait_for_readers();
+        let nr_claims = self.nr_claims_in(writer, before, removal.range);
         self.remove_pages(writer, removal, Why::Unmap);
+        self.vm.hugetlb_unreserve(PoolId::Of2M, nr_claims);
         let _ = before.for_each(removal.range, &mut |vma| {
             self.put_object_pages(writer, &vma, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())
@@ -159,7 +181,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Removes everything, at the end. No CPU runs the space and nobody can name it.
     pub(crate) fn remove_all(&self, writer: &Writer<'_, M>) {
         self.assert_writer(writer);
-        let mut sink = self.sink();
+        let mut sink = self.sink(Claim::Nothing);
         take::empty_all(&self.vm.machine, self.root, &mut sink);
         sink.nr_tables -= 1; // the root, which was never counted
         self.account_removal(sink);

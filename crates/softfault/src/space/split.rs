@@ -126,7 +126,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         loop {
             match self.walk(writer, vpn) {
                 // A page of a pool is in one VMA: the edge is of a range in which that does not change (mlock).
-                Walk::Huge(pmd) if self.is_of_pool(pmd) => return,
+                Walk::Huge(pmd) if self.is_never_split(pmd) => return,
                 Walk::Huge(pmd) => self.pmd_split(pmd),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Hole(_) => return,
@@ -134,10 +134,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    fn is_of_pool(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
+    fn is_never_split(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
         match pmd.slot.observe().entry {
             Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.vm.frames.is_of_pool(leaf.pfn),
-            _ => false,
+            entry => entry == Entry::Poison,
         }
     }
 

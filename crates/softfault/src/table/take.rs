@@ -69,8 +69,8 @@ pub(crate) trait Harvest {
     /// Receives a mapping that was removed.
     fn leaf(&mut self, leaf: Leaf);
     /// Receives a huge mapping of the pages from `base` that was removed from `table`. Its
-    /// deposit is still there.
-    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
+    /// deposit is still there. Returns what is to be in its place, if the table stays.
+    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn) -> Entry;
     /// Receives the slot that a removed entry named.
     fn swapped(&mut self, slot: SwapSlot);
     /// Receives a table that was removed; it is empty.
@@ -221,6 +221,8 @@ fn take_in<M: Machine>(
                     }
                 }
                 Entry::Guard if removal.guards == Guards::Keep => return,
+                // A place that lost its page of a pool, and has no claim to another (`space/pools.rs`).
+                Entry::Poison if at.level > 0 && removal.guards == Guards::Keep => return,
                 Entry::Guard | Entry::Poison => return slot.set_private(Entry::None),
                 // A fault may be swapping the page in.
                 Entry::Swap(of) => {
@@ -245,7 +247,7 @@ fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut imp
     for_each_used(machine, at, removal.range, |slot, loaded, span| {
         match slot.was_removed(loaded) {
             Some(Kept::Leaf(leaf)) if at.level == 0 => into.leaf(leaf),
-            Some(Kept::Leaf(leaf)) => into.huge(leaf, at.table, span.start),
+            Some(Kept::Leaf(leaf)) => return slot.resolve(into.huge(leaf, at.table, span.start)),
             Some(Kept::Table(table)) => empty_tree(machine, at.below(table, span), into),
             None => {
                 if let Entry::Table(table) = slot.seen(loaded).entry {
@@ -274,7 +276,10 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
                 Entry::None | Entry::Guard | Entry::Poison => return,
                 Entry::Swap(of) => return into.swapped(of),
                 Entry::Leaf(leaf) if at.level == 0 => return into.leaf(leaf),
-                Entry::Leaf(leaf) => return into.huge(leaf, at.table, span.start),
+                Entry::Leaf(leaf) => {
+                    into.huge(leaf, at.table, span.start);
+                    return;
+                }
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),
                 // A copy that began before the removal. The table stays until the copy has ended.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),

@@ -15,7 +15,7 @@ pub(crate) enum Walk<'a, F: Format> {
     Leaf(Slot<'a, F>),
     /// An empty entry above it: a table is missing.
     Hole(PmdSlot<'a, F>),
-    /// The entry above it maps a huge page.
+    /// The entry above it maps a huge page, or says that its page is lost.
     Huge(PmdSlot<'a, F>),
     /// An entry on the way is owned by an operation.
     Owned,
@@ -68,11 +68,9 @@ fn ended_above<F: Format>(slot: Slot<'_, F>, table: Pfn, vpn: Vpn) -> Walk<'_, F
     let place = PmdSlot { slot, table, base: Vpn(vpn.0 & !(span_of::<F>(slot.level) - 1)) };
     match slot.observe().entry {
         Entry::None => Walk::Hole(place),
-        Entry::Leaf(_) | Entry::LockedLeaf(_) => Walk::Huge(place),
+        Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Poison => Walk::Huge(place),
         // A table, if it was installed just now: the next turn reads it again.
-        Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
-            Walk::Owned
-        }
+        Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Swap(_) => Walk::Owned,
     }
 }
 

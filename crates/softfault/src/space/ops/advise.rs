@@ -7,7 +7,7 @@ use super::{MadviseError, is_aligned, page_align, pages};
 use crate::account::rss::Rss;
 use crate::addr::{Access, PageRange, Vpn};
 use crate::fault::FaultError;
-use crate::frame::{OutOfFrames, PoolId};
+use crate::frame::{Claim, OutOfFrames, PoolId};
 use crate::linux::Advice;
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
@@ -16,6 +16,7 @@ use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
 use crate::space::lock::Writer;
+use crate::space::pools::has_claims;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
@@ -166,7 +167,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Action::Drop | Action::DropLocked if !part.start.0.is_multiple_of(nr) => Err(MadviseError::NotHugePages),
             Action::Drop | Action::DropLocked => {
                 let whole = PageRange::new(part.start, Vpn(part.end.0 / nr * nr));
-                self.drop_pages(writer, vma, whole);
+                let then = if has_claims(vma) { Claim::Reserved } else { Claim::Nothing };
+                let removal = Removal::keeping_tables(whole, Guards::Keep);
+                self.remove_pages_then(writer, &removal, Why::Discard, then);
                 Ok(())
             }
             Action::Cold | Action::PageOut | Action::Guard | Action::Unguard => Err(MadviseError::WrongMapping),

@@ -16,6 +16,7 @@ mod child;
 mod copies;
 mod count;
 mod held;
+mod pools;
 mod wanted;
 
 use crate::account::Event;
@@ -140,7 +141,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return ControlFlow::Continue(());
                 }
                 nr_pages += vma.range.nr_pages();
-                let flags = vma.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT;
+                let mut flags = vma.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT;
+                // Reservations of a private mapping of a pool stay the parent's.
+                flags
+                    .set(VmaFlags::NORESERVE, vma.flags.contains(VmaFlags::NORESERVE) || self.is_private_of_pool(&vma));
                 result = edit.with(nodes).append(Vma { flags, ..vma });
                 if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
@@ -168,6 +172,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             let Some(what) = wanted(&vma) else { return ControlFlow::Continue(()) };
             result = match what {
+                Wanted::Copies if self.is_private_of_pool(&vma) => {
+                    self.share_pool(writer, child, &vma, write_protected)
+                }
                 Wanted::Copies => self.copy_private(writer, child, &vma, write_protected),
                 Wanted::All | Wanted::Guards => self.copy_range(writer, child, vma.range, what, write_protected),
             };

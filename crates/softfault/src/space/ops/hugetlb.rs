@@ -15,7 +15,7 @@ use super::mmap_error::MmapError;
 use crate::account::Event;
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameList, HugetlbCounts, OutOfFrames, PoolId, Source};
+use crate::frame::{Fill, FrameList, HugetlbCounts, NoHugePages, OutOfFrames, PoolId, Source};
 use crate::linux::{MapFlags, MapType};
 use crate::lock::lock_word;
 use crate::machine::Machine;
@@ -27,6 +27,7 @@ use crate::source::reserved::ReserveRefusal;
 use crate::space::Vm;
 use crate::space::edit::Nodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::table::format::{Format, huge_order};
 
 op_error! {
     /// Why a pool of huge pages did nothing.
@@ -189,6 +190,10 @@ impl<M: Machine> Vm<M> {
     pub(super) fn reserve_for(&self, vma: &Vma, nodes: Nodes<'_, M>) -> Result<(), MmapError> {
         let pool = if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) };
         let Some(pool) = pool.filter(|_| !vma.flags.contains(VmaFlags::NORESERVE)) else { return Ok(()) };
+        if vma.is_private() {
+            let nr = vma.range.nr_pages() / pool.order().nr_pages();
+            return self.hugetlb_reserve(pool, nr).map_err(|NoHugePages| MmapError::NoHugePages);
+        }
         let pages = vma.pgoff..vma.pgoff + vma.range.nr_pages();
         let mut frame = || nodes.ok_or(OutOfFrames::Frame)?.frame(Fill::Fixed);
         let reserved = self.reserve_pages((vma.object, pool), pages.into(), &mut frame);
@@ -232,11 +237,14 @@ pub(super) fn new_object(size_bytes: u64, order: Order) -> NewObject {
     NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool }
 }
 
-/// Returns the length of an anonymous mapping of huge pages, in bytes.
-pub(super) fn huge_len(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
-    let bytes = order_of(flags).ok_or(MmapError::NoPool)?.nr_pages() * PAGE_SIZE;
-    if flags.map_type() != MapType::Shared {
-        return Err(MmapError::NoHugePages);
+/// Returns the length of an anonymous mapping of huge pages, in bytes. Private ones have pages of 2 MiB.
+pub(super) fn huge_len<F: Format>(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
+    let order = order_of(flags).ok_or(MmapError::NoPool)?;
+    let bytes = order.nr_pages() * PAGE_SIZE;
+    match flags.map_type() {
+        MapType::Private if flags.contains(MapFlags::GROWSDOWN) => return Err(MmapError::BadFlags),
+        MapType::Private if order != Order::PMD || huge_order::<F>() != order => return Err(MmapError::PrivateHugetlb),
+        _ => {}
     }
     if flags.is_fixed() && !addr.is_multiple_of(bytes) {
         return Err(MmapError::NotHugePages);

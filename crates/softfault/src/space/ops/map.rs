@@ -85,7 +85,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
-        let len = if flags.contains(MapFlags::HUGETLB) { huge_len(addr, len, flags)? } else { len };
+        let len = if flags.contains(MapFlags::HUGETLB) { huge_len::<M::Format>(addr, len, flags)? } else { len };
         self.map_checked(addr, len, prot, flags, None)
     }
 
@@ -329,7 +329,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.vm.object_get(&vma, nr_pages);
             return Ok(vma);
         }
-        if flags.contains(VmaFlags::SHARED) {
+        if flags.contains(VmaFlags::SHARED) || huge.is_some() {
+            // A private mapping of a pool has an object, too, which says so and gets no pages.
+            let kind = if flags.contains(VmaFlags::SHARED) { VmaFlags::empty() } else { VmaFlags::FILE };
+            let flags = flags | kind;
             let source = nodes.ok_or(OutOfFrames::Frame)?;
             let size_bytes = nr_pages * PAGE_SIZE;
             let base = NewObject { size_bytes, orders: FolioOrders::BASE, from: PagesFrom::Zero };

@@ -28,7 +28,7 @@ op_error! {
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
         NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has too few huge pages",
         NoPool: EINVAL = "flags: MAP_HUGETLB: there is no pool of that size",
-        PrivateHugetlb: EINVAL = "flags: pages of a pool are mapped with MAP_SHARED",
+        PrivateHugetlb: EINVAL = "flags: with MAP_PRIVATE pages of a pool are of 2 MiB, and no object's",
         NotHugePages: EINVAL = "length, offset_bytes, addr: should be multiples of the size of a huge page",
         Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
     }

@@ -188,6 +188,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf) {
+        if self.vm.frames.desc(leaf.pfn).state().kind() == FrameKind::Anon && self.vm.frames.is_of_pool(leaf.pfn) {
+            let several = self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1;
+            entry.anon_pages += Vm::<M>::NR_SUB_FRAMES;
+            return entry.add(Vm::<M>::NR_SUB_FRAMES, if several { MappedBy::Several } else { MappedBy::One }, leaf);
+        }
         if self.vm.frames.is_of_pool(leaf.pfn) {
             let nr_members = self.vm.object(entry.vma.object).nr_members.load(Ordering::Relaxed);
             let by = if nr_members > 1 { MappedBy::Several } else { MappedBy::One };

@@ -90,6 +90,19 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         }
     }
 
+    /// Returns the entry of level 1 over a page, for a page of a pool.
+    pub(super) fn pmd_of_pool(&mut self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
+        loop {
+            let Walk::Hole(hole) = self.space.walk(&self.writer, vpn) else {
+                unreachable!("I17: a child that is not published has in it what fork put there")
+            };
+            if hole.slot.level == 1 {
+                return Ok(hole);
+            }
+            hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
+        }
+    }
+
     /// Returns the entries of the leaf table of a page. Installs the table if it is missing.
     pub(super) fn leaf_table_for(&mut self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
         let machine = &self.space.vm.machine;

@@ -126,6 +126,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Counts a huge mapping, and a copy for each of its pinned pages.
     fn count_huge(&self, pmd: &PmdSlot<'_, M::Format>, needed: &mut Needed) {
+        let is_of_pool = match pmd.slot.observe().entry {
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.vm.frames.is_of_pool(leaf.pfn),
+            entry => entry == Entry::Poison,
+        };
+        if is_of_pool {
+            // Without a deposit, and with pages of the pool for copies.
+            return needed.tables::<M::Format>(pmd.base, 1);
+        }
         needed.huge::<M::Format>(pmd.base);
         if let Entry::Leaf(leaf) = pmd.slot.observe().entry
             && !self.vm.is_huge_zero(leaf.pfn)

@@ -166,7 +166,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Guard | Entry::Poison | Entry::Swap(_) => {
-                    let to_slot = self.reserved(writer, to, 0, reserve);
+                    let to_slot = self.reserved(writer, to, slot.level, reserve);
                     to_slot.set_private(seen.entry);
                     slot.set_private(Entry::None);
                     return Next::GoOn;
