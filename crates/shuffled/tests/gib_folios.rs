@@ -1,5 +1,5 @@
 //! A folio of 1 GiB: two who want it and a remover; and what splits it where it is, against stores, pins and removers.
-//! What loom sees of folios of 2 MiB (`large_folios`) is seen here of 512 blocks and of two nodes.
+//! Loom has the races of folios of 2 MiB (`large_folios`); here are those with 512 blocks and two nodes.
 //!
 //! Ways to fail: two come, or one takes small pages in its place; a store goes to a frame that is nobody's, or is lost
 //! with its entry; a remover passes by a word that becomes a node.
@@ -69,13 +69,13 @@ fn count_up(w: World, page: u64) -> Box<dyn FnOnce() + Send> {
     })
 }
 
-/// What two programs stored is there, and the object has so many pages.
+/// Checks that the stores of two programs are there, and that the object has so many pages.
 fn finish(w: World, nr_resident: u64) {
     assert_eq!(STORED.map(|page| content(w, page)), [4; 2]);
     assert_eq!(w.object.nr_resident_pages(), nr_resident);
 }
 
-/// One folio comes, whoever wants it. A remover takes some pages of it out, or was there before it.
+/// One folio comes, no matter which CPU wants it. A remover takes some pages of it out, or was there before it.
 #[test]
 fn two_who_want_it_and_a_remover() {
     static NR_CUT: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What is asked of folios and of memory that cannot be done: each refused by name, and nothing has changed.
+//! Requests to folios and to memory that cannot be met: each is refused by name, and nothing has changed.
 //! Other refusals stand beside what they refuse: sizes in `policy/folio.rs`, sections in `frame/resize/tests.rs`,
 //! installs in `explicit`, counts of private pages in `map_counts`.
 #![deny(unsafe_code)]

@@ -7,7 +7,7 @@
 //! drop        one entry less: its claim ends, or stays with the mapping; the last one frees
 //! ```
 //! So a store to a shared page is never refused its page. While a fault reads the frames for its copy (COPIED), it has no entry
-//! of them any more: whoever has the last one neither drops it nor stores through it until then.
+//! of them any more: the owner of the last one neither drops it nor stores through it until then.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Private mappings of a pool: who has a page, who has a claim to one, and what fork(2) makes of both.
+//! Private mappings of a pool: the owners of pages and of claims, and what fork(2) makes of both.
 
 use super::{AT, HUGE, counts, free, object, with_pool};
 use crate::common::objects::{bytes, touch, whole};
@@ -73,7 +73,7 @@ fn a_dry_pool_fails_the_child() {
     });
 }
 
-/// What is dropped keeps its claim: it may be touched again, whoever has the page.
+/// A dropped page keeps its claim: it may be touched again, no matter which space has the page.
 #[test]
 fn a_page_that_is_dropped_comes_again() {
     with_pool(1, 2, |w| {
