@@ -1,10 +1,11 @@
 //! The file of the model's machine: one, of which every byte is its version.
 //!
-//! A read takes what the file has when it begins, and writes that at its end, so that what comes late is old.
+//! A read takes what the file has when it begins, and writes that at its end, so that what comes late is old. So does a
+//! write of what the frames have. What was written is kept apart from what is read.
 
 use super::{Modelled, Vm};
 use softfault_modelled::machine::Machine;
-use softfault_modelled::{FileFill, FillError, Filling, Pfn};
+use softfault_modelled::{FileFill, FileWrite, FillError, Filling, Pfn, Writing};
 use std::cell::{Cell, RefCell};
 
 /// How reads are answered from now on.
@@ -25,7 +26,13 @@ std::thread_local! {
     static VERSION: Cell<u8> = const { Cell::new(1) };
     static NR_READS: Cell<u64> = const { Cell::new(0) };
     static KEPT: RefCell<Vec<(FileFill, u8)>> = const { RefCell::new(Vec::new()) };
+    static WRITES_STAY: Cell<bool> = const { Cell::new(false) };
+    static WRITES_KEPT: RefCell<Vec<FileWrite>> = const { RefCell::new(Vec::new()) };
+    static WRITTEN: RefCell<[Option<u8>; NR_PAGES]> = const { RefCell::new([None; NR_PAGES]) };
 }
+
+/// Pages that may be written.
+const NR_PAGES: usize = 16;
 
 /// Before an execution.
 pub fn reset() {
@@ -33,6 +40,35 @@ pub fn reset() {
     VERSION.set(1);
     NR_READS.set(0);
     KEPT.with(|kept| kept.borrow_mut().clear());
+    WRITES_STAY.set(false);
+    WRITES_KEPT.with(|kept| kept.borrow_mut().clear());
+    WRITTEN.with(|written| *written.borrow_mut() = [None; NR_PAGES]);
+}
+
+/// Whether writes stay under way from now on, until somebody ends them.
+pub fn let_writes_stay(they_do: bool) {
+    WRITES_STAY.set(they_do);
+}
+
+/// The first byte of a page that was written last.
+pub fn written(page: u64) -> Option<u8> {
+    WRITTEN.with(|written| written.borrow()[page as usize])
+}
+
+/// Waits until a write is under way.
+pub fn wait_until_write_kept() {
+    while WRITES_KEPT.with(|kept| kept.borrow().is_empty()) {
+        loom::thread::yield_now();
+    }
+}
+
+/// Ends the oldest write that is under way, if there is one.
+pub fn end_kept_write(vm: &Vm<Modelled>) -> bool {
+    let oldest = WRITES_KEPT.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        (!kept.is_empty()).then(|| kept.remove(0))
+    });
+    oldest.map(|write| vm.written(write, Ok(())).unwrap()).is_some()
 }
 
 pub fn set_reads(reads: Reads) {
@@ -109,4 +145,23 @@ pub(super) fn answer(fill: FileFill) -> Filling {
     write(&fill, version);
     loom::thread::yield_now();
     Filling::Ended(fill, Ok(()))
+}
+
+/// Others run before the bytes are taken, and before the file has them.
+pub(super) fn answer_write(write: FileWrite) -> Writing {
+    if WRITES_STAY.get() {
+        WRITES_KEPT.with(|kept| kept.borrow_mut().push(write));
+        return Writing::UnderWay;
+    }
+    loom::thread::yield_now();
+    let (first, nr) = (write.offset_bytes() / 4096, write.len_bytes().div_ceil(4096));
+    // SAFETY: I1, I6: the frames stay until the write comes back; loom runs one thread at a time.
+    let byte = |i: u64| unsafe { Modelled.frame_ptr(Pfn(write.first_frame().0 + i as u32)).read() };
+    let bytes: Vec<u8> = (0..nr).map(byte).collect();
+    loom::thread::yield_now();
+    WRITTEN.with(|written| {
+        let mut written = written.borrow_mut();
+        bytes.iter().zip(first as usize..).for_each(|(byte, page)| written[page] = Some(*byte));
+    });
+    Writing::Ended(write, Ok(()))
 }

@@ -17,7 +17,7 @@ use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
 use softfault_modelled::{AddressSpace, FaultLocking, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
-use softfault_modelled::{FileFill, Filling, MapFlags, Prot};
+use softfault_modelled::{FileFill, FileId, FileWrite, Filling, MapFlags, Prot, StoreRefused, Writing};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -288,6 +288,13 @@ unsafe impl Machine for Modelled {
     }
     fn fill(&self, fill: FileFill) -> Filling {
         files::answer(fill)
+    }
+    fn write_back(&self, write: FileWrite) -> Writing {
+        files::answer_write(write)
+    }
+    fn may_store(&self, _: FileId, _: u64) -> Result<(), StoreRefused> {
+        loom::thread::yield_now();
+        Ok(())
     }
     fn now_ns(&self) -> u64 {
         0
