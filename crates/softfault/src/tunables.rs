@@ -2,7 +2,7 @@
 
 pub(crate) mod huge;
 
-use crate::policy::around::FaultAround;
+use crate::policy::around::{FaultAround, Neighbours};
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
 use crate::policy::zero::Zeroing;
@@ -146,6 +146,8 @@ pub struct Tunables {
     /// How many pages of a shared object a read fault maps at the beginning (`fault_around_bytes`); later
     /// [`Base::set_fault_around`](crate::Base::set_fault_around). 64 KiB, as in Linux.
     pub fault_around: FaultAround,
+    /// Whether it maps the neighbours of its page as used. Old, as Linux has it where hardware sets the bit cheaply.
+    pub neighbours: Neighbours,
     /// Bytes of a file that are read at a time at most, where it is read in sequence; 0 reads what is missing alone.
     /// The window that is read may be longer where it ends at a multiple of this. 1 MiB: the largest folio of a file; Linux's
     /// `read_ahead_kb` is 128.
@@ -178,6 +180,7 @@ setters!(Tunables {
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
     with_fault_around: fault_around = FaultAround,
+    with_neighbours: neighbours = Neighbours,
     with_readahead_bytes: readahead_bytes = u64,
     with_hugetlb_locking: hugetlb_locking = HugetlbLocking,
     with_hugetlb_mutexes: hugetlb_mutexes = Option<u64>,
@@ -205,6 +208,7 @@ impl Default for Tunables {
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,
             fault_around: FaultAround::DEFAULT,
+            neighbours: Neighbours::Old,
             readahead_bytes: 1 << 20,
             hugetlb_locking: HugetlbLocking::Lockfree,
             hugetlb_mutexes: None,

@@ -5,9 +5,10 @@ mod common;
 
 use common::objects::{EXTRA, MAP, Object, bytes, map, touch, whole};
 use common::*;
-use softfault::policy::around::{AroundOrder, FaultAround};
+use softfault::policy::around::{AroundOrder, FaultAround, Neighbours};
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, CpuId, Event, FaultError, Machine, Order, Tunables};
+use softfault::{Access, Advice, CpuId, Event, FaultError, Machine, Order, Tunables, Vm};
+use softfault_testkit::formats::Tested;
 use softfault_testkit::random::Random;
 use std::ops::Range;
 use std::sync::atomic::Ordering::SeqCst;
@@ -128,6 +129,13 @@ fn a2_pages_that_are_missing_are_not_made() {
         assert_eq!(mapped(w.space, 0..32), [1, 4, 9]);
         read(w.space, 20).unwrap();
         assert_eq!((mapped(w.space, 16..32), object.nr_resident_pages()), (vec![20], 4));
+        // Behind a folio.
+        let orders = FolioOrders::new(Order(3), Order(3)).unwrap();
+        let object = w.vm.new_shared_object_of(32 * PAGE, orders).unwrap();
+        object.write(0, &[7]).unwrap();
+        map(w.space, AT + 64 * PAGE, 32, &object, 0);
+        read(w.space, 65).unwrap();
+        assert_eq!((mapped(w.space, 64..96), object.nr_resident_pages()), (pages(64..72), 8));
     });
 }
 
@@ -177,6 +185,47 @@ fn a5_neighbours_are_mapped_old_and_clean() {
         let (rss, used, dirty) = used(w.space);
         assert_eq!((rss, used, dirty), (16, if w.vm.machine().marks_entries() { 1 } else { 16 }, 0));
     });
+}
+
+/// A5, tunable: all were used, as on Linux for x86-64.
+#[test]
+fn a5_neighbours_may_be_mapped_young() {
+    let hosted = Hosted::with_format(Format::config().with_arena_bytes(32 << 20)).unwrap();
+    let vm = Vm::new(hosted, Tunables::default().with_neighbours(Neighbours::Young)).unwrap();
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    let w = World { vm: &vm, cpu: &cpu, space: &space };
+    let object = full(&w, 16);
+    map(&space, AT, 16, &object, 0);
+    read(&space, 6).unwrap();
+    assert_eq!(used(&space), (16, 16, 0));
+    check(&vm, &[&space]);
+}
+
+/// A window of a large part of a table that is not there yet is mapped with the table: the same pages, entries and counts.
+#[test]
+fn a_new_table_has_what_an_old_one_gets() {
+    for has_table in [true, false] {
+        with_window(9, 1, |w| {
+            let object = w.vm.new_shared_object(TABLE * PAGE).unwrap();
+            let is_there = |page: &u64| page % 3 != 1;
+            (0..TABLE).filter(is_there).for_each(|page| object.write(page * PAGE, &[byte_of(page)]).unwrap());
+            map(w.space, AT, TABLE - 5, &object, 0);
+            if has_table {
+                touch(w.space, AT + 2 * PAGE).unwrap();
+                assert_eq!(mapped(w.space, 0..TABLE - 5), [2], "a write maps its page alone");
+                w.space.madvise(AT, (TABLE - 5) * PAGE, Advice::DontNeed).unwrap();
+            }
+            read(w.space, 300).unwrap();
+            let there: Vec<u64> = (0..TABLE - 5).filter(is_there).collect();
+            assert_eq!(mapped(w.space, 0..TABLE - 5), there);
+            assert_eq!(
+                (w.space.rss_pages().shmem, w.vm.event(Event::MapAround)),
+                (there.len() as u64, there.len() as u64 - 1)
+            );
+            there.iter().for_each(|page| assert_eq!(bytes(w.space, AT + page * PAGE), [byte_of(*page)]));
+        });
+    }
 }
 
 /// A7: a write maps its own page; so does a read where accesses are expected anywhere, or the knob is off.

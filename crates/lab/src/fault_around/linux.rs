@@ -194,6 +194,7 @@ impl Mapped for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Age;
     use super::*;
     use crate::bench::Window;
     use crate::os;
@@ -208,7 +209,13 @@ mod tests {
             (Pattern::Seq, 2, 512..524),
             (Pattern::Sparse, 1, 256..270),
         ] {
-            let load = Load { pattern, nr_pages: 2048, folios: Folios::Small, cpus: os::allowed_cpus().unwrap() };
+            let load = Load {
+                pattern,
+                nr_pages: 2048,
+                folios: Folios::Small,
+                neighbours: Age::Young,
+                cpus: os::allowed_cpus().unwrap(),
+            };
             let window = Window::fixed(AroundOrder::new(order).unwrap());
             let job = Job { system: System::LinuxCut, window, nr_threads: 1 };
             let sample = run(&memory, &load, job).unwrap();
@@ -221,7 +228,8 @@ mod tests {
     #[test]
     fn parts_leave_room_for_all_vmas() {
         for (pattern, piece, nr_threads) in [(Pattern::Seq, 1, 120), (Pattern::Sparse, 8, 512), (Pattern::Seq, 8, 1)] {
-            let load = Load { pattern, nr_pages: 4 << 20, folios: Folios::Small, cpus: vec![0] };
+            let load =
+                Load { pattern, nr_pages: 4 << 20, folios: Folios::Small, neighbours: Age::Young, cpus: vec![0] };
             let pages = part_pages(&load, piece, nr_threads);
             let nr_vmas = pages / step_pages(pattern, piece) * 2 * nr_threads as u64;
             assert!(pages > 0 && nr_vmas <= MOST_VMAS, "{pattern:?} {piece} {nr_threads}");

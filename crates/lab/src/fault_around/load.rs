@@ -1,6 +1,6 @@
 //! How large the file is, who reads it, and what a run of a row gives.
 
-use super::options::Folios;
+use super::options::{Age, Folios};
 use super::pattern::{Pattern, TABLE_PAGES};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub struct Load {
     pub nr_pages: u64,
     /// What they are in.
     pub folios: Folios,
+    /// How ours maps neighbours.
+    pub neighbours: Age,
     /// Host CPUs to pin threads to, in turn.
     pub cpus: Vec<usize>,
 }

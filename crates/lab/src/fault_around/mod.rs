@@ -66,7 +66,13 @@ impl Experiment for Options {
         let mut hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
         bench::warm(&mut hosted);
         let memory = if self.with_linux() { Some(Memory::new(self.nr_pages(), self.folios)?) } else { None };
-        let load = Load { pattern: self.pattern, nr_pages: self.nr_pages(), folios: self.folios, cpus };
+        let load = Load {
+            pattern: self.pattern,
+            nr_pages: self.nr_pages(),
+            folios: self.folios,
+            neighbours: self.neighbours,
+            cpus,
+        };
         Ok(Bench {
             in_qemu: self.qemu.then(|| InQemu::measure(self, &load)).transpose()?,
             load,

@@ -38,6 +38,10 @@ Folios
   a file of a tmpfs with huge=within_size, which root alone can make (Linux 6.14); a kernel that gives it
   other folios is refused. The windows of both, and VMAs that are cut, matter less then
 
+Neighbours
+  Linux maps them as used on x86-64, since the processor takes long to set that bit. So do ours by default. With
+  --neighbours old the first pass sets it, page by page, as the core leaves it unless a tunable says otherwise
+
 Columns
   order        log2 of the window's pages, 0 to 9; adaptive: grows while faults come in order, else shrinks
   window       default, emulated, set or qemu: see above
@@ -90,6 +94,15 @@ impl Folios {
     }
 }
 
+/// What the entries of neighbours say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Age {
+    /// Used, as on Linux for x86-64
+    Young,
+    /// Not used: the emulated hardware writes each entry once more
+    Old,
+}
+
 /// The command line of `softfault fault-around`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP, mut_args(defaults("3", "2014", "nanoseconds a page over the order")))]
@@ -112,6 +125,9 @@ pub struct Options {
     /// Folios of the file in memory, on both systems
     #[arg(long, value_enum, default_value = "4k")]
     pub folios: Folios,
+    /// Whether our faults map neighbours as used
+    #[arg(long, value_enum, default_value = "young")]
+    pub neighbours: Age,
     /// Read on Debian's Linux in QEMU, too, with one thread: there the window can be set
     #[arg(long)]
     pub qemu: bool,

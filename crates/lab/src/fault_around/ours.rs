@@ -5,9 +5,11 @@
 //! sample has a `Vm` of its own.
 
 use super::load::{Load, Sample};
+use super::options::Age;
 use super::pattern::{Mapped, PAGE_WORDS, TABLE_PAGES, mark_of, sum};
 use crate::bench::{Arena, Frames, PAGE_BYTES, Window, bind, crew, prepare_frames};
 use crate::error::LabError;
+use softfault::policy::around::Neighbours;
 use softfault::policy::folio::FolioOrders;
 use softfault::{AddressSpace, Event, MapFlags, ObjectPart, Order, Prot, SharedObject, Tunables, Vm, VmStat};
 use softfault_host::{Hosted, Running};
@@ -18,7 +20,8 @@ const BASE: u64 = 1 << 40;
 /// One row: `nr_threads` threads as as many CPUs.
 pub fn run(arena: &mut Arena, load: &Load, window: Window, nr_threads: usize) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), Frames::Zeroed);
-    let tunables = Tunables::default().with_fault_around(window.0);
+    let neighbours = if load.neighbours == Age::Young { Neighbours::Young } else { Neighbours::Old };
+    let tunables = Tunables::default().with_fault_around(window.0).with_neighbours(neighbours);
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
     let sample = run_in(&vm, load, nr_threads)?;
     arena.put(vm.into_machine());

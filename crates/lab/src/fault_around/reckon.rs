@@ -161,7 +161,7 @@ fn ratio(over: &[f64], under: &[f64]) -> f64 {
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::options::Folios;
+    use super::super::options::{Age, Folios};
     use super::*;
     use crate::bench::typed;
     use std::time::Duration;
@@ -179,7 +179,13 @@ pub mod tests {
     /// A file of 2 tables, two repetitions; the host is ten times slower in the second.
     pub fn report() -> Report {
         let options: Options = typed("fault-around --size 0.004 --threads 8 --orders 0,1,4,9,adaptive --reps 2");
-        let load = Load { pattern: Pattern::Sparse, nr_pages: 1024, folios: Folios::Small, cpus: vec![0] };
+        let load = Load {
+            pattern: Pattern::Sparse,
+            nr_pages: 1024,
+            folios: Folios::Small,
+            neighbours: Age::Young,
+            cpus: vec![0],
+        };
         let jobs = super::super::plan::jobs(&options, 1, false).remove(0);
         let sampled: Vec<_> = jobs
             .into_iter()

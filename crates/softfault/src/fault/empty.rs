@@ -43,7 +43,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-        if hole.fill(Entry::Table(table)).is_err() {
+        let is_leaf = level == 0;
+        let installed =
+            if is_leaf { self.install_leaf_table(fault, hole, table) } else { hole.fill(Entry::Table(table)) };
+        if installed.is_err() {
             prealloc.keep(Fill::Fixed, table);
             return Turn::Raced;
         }

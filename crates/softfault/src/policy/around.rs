@@ -24,6 +24,16 @@ pub enum FaultAround {
     Adaptive,
 }
 
+/// Whether the entries of neighbours say that their pages were used, where the hardware sets these bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Neighbours {
+    /// Not used: ages and reclaim see which pages a program reads. The hardware writes each entry once more.
+    Old,
+    /// Used, as Linux has it on x86-64: the hardware writes nothing.
+    Young,
+}
+
 /// log2 of the pages of a window, 0 to 9.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AroundOrder(u8);

@@ -49,8 +49,8 @@ pub const FAULT_AROUND_FOLIOS: Experiment = Experiment {
     title: "The same file in folios of 1 MiB",
     about: "\
 A fault maps all of its page's folio, on both systems. Linux's file is in a tmpfs with `huge=within_size`. The difference
-of the passes is small, so the file is small, and medians are of many repetitions. Goal: 5 times as fast as Linux. It is missed: Linux
-writes the entries of a folio by plain stores under a lock, ours each by a compare-and-swap.",
+of the passes is small, so the file is small, and medians are of many repetitions. Goal: 5 times as fast as Linux. This table is older than
+two changes: entries of a new table are written by plain stores, and neighbours are mapped young, as on Linux for x86-64.",
     depends: Depends::OnTheCpu,
     runs: &[Command {
         full: "fault-around --folios 1m --orders 4,adaptive --size 0.03125 --reps 301 --threads 1",
