@@ -10,6 +10,8 @@ use softfault::policy::folio::FolioOrders;
 use softfault::{Access, Advice, CpuId, Event, MadviseError, Tunables, Vm};
 use softfault_testkit::formats::Tested;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// At the beginning of a leaf table.
 const AT: u64 = 0x20_0000_0000;
@@ -29,13 +31,17 @@ fn with_file(nr_pages: u64, sizes: FolioOrders, test: impl Fn(&World<'_>, &TestF
 
 /// Reads a byte of each page, with a fault where there is no entry; the number of faults.
 fn read_all(w: &World<'_>, pages: std::ops::Range<u64>) -> u64 {
+    read_in(w.space, pages)
+}
+
+fn read_in(space: &Space<'_>, pages: std::ops::Range<u64>) -> u64 {
     let mut nr_faults = 0;
     for page in pages {
-        if w.space.page_state(AT + page * PAGE).is_none() {
-            w.space.handle_fault(AT + page * PAGE, Access::Read).unwrap();
+        if space.page_state(AT + page * PAGE).is_none() {
+            space.handle_fault(AT + page * PAGE, Access::Read).unwrap();
             nr_faults += 1;
         }
-        assert_eq!(bytes(w.space, AT + page * PAGE), [byte_of(page, 0)]);
+        assert_eq!(bytes(space, AT + page * PAGE), [byte_of(page, 0)]);
     }
     nr_faults
 }
@@ -103,6 +109,38 @@ fn reads_under_way_are_all_of_a_window() {
         });
         assert_eq!((object.nr_resident_pages(), w.rss().major_faults), (4, 1));
     });
+}
+
+/// Where reads end later, the next window of a stream is under way before the stream comes to it: it finds no page missing
+/// once windows are full. Random reads begin nothing early.
+#[test]
+fn a_stream_finds_what_was_begun_early() {
+    for sizes in [FolioOrders::BASE, orders(0, 8)] {
+        with_file(4096, sizes, |w, file, object| {
+            file.set(Reads::Stay);
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let (vm, space, is_over) = (w.vm, w.space, &is_over);
+                scope.spawn(move || {
+                    let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+                    read_in(space, 0..4096);
+                    is_over.store(true, Release);
+                });
+                while !is_over.load(Acquire) {
+                    if file.nr_kept() > 0 {
+                        file.end_one(w.vm, Ok(()));
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            assert_eq!((w.rss().major_faults, object.nr_resident_pages()), (4, 4096));
+            object.discard(1024..4096);
+            w.space.madvise(AT, 4096 * PAGE, Advice::DontNeed).unwrap();
+            w.space.madvise(AT, 4096 * PAGE, Advice::Random).unwrap();
+            w.space.handle_fault(AT + 1020 * PAGE, Access::Read).unwrap();
+            assert_eq!((file.nr_kept(), object.nr_resident_pages()), (0, 1024), "by advice");
+        });
+    }
 }
 
 /// Reads begin, also where the tree has no node yet; nothing is mapped, and what cannot be read is nobody's error.

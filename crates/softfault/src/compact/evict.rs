@@ -17,6 +17,7 @@ use crate::machine::file::FillWay;
 use crate::machine::{FileFill, FillError, Machine};
 use crate::notify::notice::Why;
 use crate::policy::folio::around;
+use crate::source::file::Answer;
 use crate::source::handle::SharedObject;
 use crate::source::keep::KeptObject;
 use crate::source::slot::{ObjectPage, PageFrame};
@@ -70,7 +71,7 @@ impl<M: Machine> SharedObject<'_, M> {
             };
             rest.start = fill.offset_bytes() / PAGE_SIZE + fill.nr_frames();
             nr_evicted += fill.nr_frames();
-            let ended = self.vm.end_fill(fill, Err(FillError));
+            let ended = self.vm.end_fill(fill, Err(FillError), Answer::AtOnce);
             debug_assert!(ended.is_ok(), "it is of this Vm");
         }
         Ok(nr_evicted)

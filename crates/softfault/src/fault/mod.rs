@@ -42,7 +42,7 @@ use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
-use crate::source::file::FileRead;
+use crate::source::file::{Ahead, FileRead};
 use crate::source::file_write::StoreToFile;
 use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::{NotRead, Transit};
@@ -84,6 +84,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     ReadShared(Transit<'vm, M>),
     /// A page of an object is missing, and this fault reads it from the file.
     ReadFile(FileRead<'vm, M>),
+    /// The page was mapped, and the next window of its stream is to be read.
+    MappedAndAhead(Ahead<'vm, M>),
     /// The page of a file is clean: the machine has to be asked before it is stored to.
     AskToStore(StoreToFile<'vm, M>),
     /// It is in transit already.
@@ -233,6 +235,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     if store.ask().is_err() {
                         return Err(self.refuse(FaultError::NoRoom));
                     }
+                }
+                Turn::MappedAndAhead(ahead) => {
+                    prealloc.give_back_all();
+                    self.vm.read_ahead(Some(ahead));
+                    turn = Turn::Done(FaultDone::Shared);
+                    continue;
                 }
                 Turn::Sleep(wait) => {
                     prealloc.give_back_all();

@@ -6,7 +6,7 @@ use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Turn, Want};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, Order, Pfn};
+use crate::addr::{Access, Order, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
@@ -205,15 +205,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Where the pages end that are to be read with this one, which is missing.
     fn ahead_end(&self, fault: &Fault<'_>, index: u64) -> u64 {
-        let flags = fault.found.flags();
-        let pattern = if flags.contains(VmaFlags::RANDOM) {
-            Pattern::Random
-        } else if flags.contains(VmaFlags::SEQUENTIAL) {
-            Pattern::Sequential
-        } else {
-            Pattern::Normal
-        };
+        let pattern = pattern_of(fault);
         self.vm.readahead_window(fault.inside, fault.found.object(), index, pattern).end
+    }
+
+    /// After the pages before `end` were mapped for a read.
+    #[cold]
+    #[inline(never)]
+    fn begin_next_window(&self, fault: &Fault<'_>, end: Vpn) -> Turn<'vm, M> {
+        let Fault { here, request, found, inside } = *fault;
+        // In a notice a fault ends in its first turn. One that wants what is ready begins no read.
+        let ahead = if here.cpu.is_telling() || request.want == Want::Ready {
+            None
+        } else {
+            let last = found.pgoff_of(end) - 1;
+            self.vm.next_window_ahead(inside, found.object(), last, pattern_of(fault))
+        };
+        ahead.map_or(Turn::Done(FaultDone::Shared), Turn::MappedAndAhead)
     }
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
@@ -233,11 +241,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 here.rss.add(Rss::Shmem, nr_pages);
                 here.count_done(Event::SharedMap);
                 if request.access() != Access::Write && !is_huge {
-                    self.map_around(fault, frame);
+                    let end = self.map_around(fault, frame);
+                    if self.vm.answers_later(found.object()) {
+                        return self.begin_next_window(fault, end);
+                    }
                 }
                 Turn::Done(FaultDone::Shared)
             }
             Err(_) => Turn::Raced,
         }
+    }
+}
+
+fn pattern_of(fault: &Fault<'_>) -> Pattern {
+    let flags = fault.found.flags();
+    if flags.contains(VmaFlags::RANDOM) {
+        Pattern::Random
+    } else if flags.contains(VmaFlags::SEQUENTIAL) {
+        Pattern::Sequential
+    } else {
+        Pattern::Normal
     }
 }

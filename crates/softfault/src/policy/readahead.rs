@@ -14,6 +14,9 @@ const FIRST_PAGES: u64 = 4;
 /// How much longer the next window is than what is there before it.
 const GROWTH: u64 = 4;
 
+/// The part of the longest window before whose use the next one is read.
+const EARLY: u64 = 4;
+
 /// What the program has said of its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pattern {
@@ -54,6 +57,26 @@ pub(crate) fn window(question: &ReadaheadQuestion, is_there: &mut dyn FnMut(u64)
     let len = 1 << wanted.min(most).ilog2();
     let end = index.saturating_add(len).checked_next_multiple_of(len).unwrap_or(u64::MAX);
     index..end.min(nr_pages).max(index + 1)
+}
+
+/// The next window of a stream, if it is to be read before the stream needs it: where `index` and all before it, as far as the
+/// longest window, are there, and the page a quarter of that behind it is not. It begins with the first page that is missing.
+/// `is_there` is asked once, if that page is there.
+pub(crate) fn next_window(question: &ReadaheadQuestion, is_there: &mut dyn FnMut(u64) -> bool) -> Option<Range<u64>> {
+    let ReadaheadQuestion { index, nr_pages, most_pages, pattern } = *question;
+    let mut missing = index.saturating_add((most_pages / EARLY).max(1)).min(nr_pages.saturating_sub(1));
+    if pattern == Pattern::Random || missing <= index || is_there(missing) {
+        return None;
+    }
+    if nr_before(index, most_pages, is_there) * 2 <= most_pages || !is_there(index) {
+        return None;
+    }
+    let mut there = index;
+    while missing - there > 1 {
+        let between = there.midpoint(missing);
+        if is_there(between) { there = between } else { missing = between }
+    }
+    Some(window(&ReadaheadQuestion { index: missing, ..*question }, is_there))
 }
 
 /// About how many pages are there without a gap before this one: a power of two, found by looks at distances that double.
@@ -135,6 +158,51 @@ mod tests {
             assert!(turn < 8 || read.end - read.start == MOST);
             at[turn % 2] = read.end;
         }
+    }
+
+    /// A stream whose reads end before it comes to their pages.
+    #[test]
+    fn a_stream_with_marks_finds_its_pages() {
+        let mut cache = Cache::default();
+        let (mut nr_missing, mut nr_windows) = (0, 0);
+        for page in 0..10_000 {
+            let question =
+                ReadaheadQuestion { index: page, nr_pages: 10_000, most_pages: MOST, pattern: Pattern::Normal };
+            if !cache.0.contains(&page) {
+                nr_missing += 1;
+                cache.miss(page, 10_000, Pattern::Normal);
+            }
+            let mut nr_looks = 0;
+            let next = next_window(&question, &mut |page| {
+                nr_looks += 1;
+                cache.0.contains(&page)
+            });
+            assert!(nr_looks <= if next.is_some() { 40 } else { 11 }, "{nr_looks}");
+            if let Some(next) = next {
+                assert!(next.start == page + MOST / EARLY && next.end % MOST == 0 || next.end == 10_000, "{next:?}");
+                nr_windows += 1;
+                cache.0.extend(next);
+            }
+        }
+        assert_eq!((nr_missing, nr_windows), (4, 38), "the window grows; then the next one is always there");
+        assert_eq!(cache.0.len(), 10_000);
+    }
+
+    #[test]
+    fn nothing_is_begun_early_for_others() {
+        let ask = |index, there: &dyn Fn(u64) -> bool, pattern| {
+            let question = ReadaheadQuestion { index, nr_pages: 10_000, most_pages: MOST, pattern };
+            next_window(&question, &mut |page| there(page))
+        };
+        let up_to_1024 = |page: u64| page < 1024;
+        assert_eq!(ask(1000, &up_to_1024, Pattern::Normal), Some(1024..1280));
+        assert_eq!(ask(1000, &up_to_1024, Pattern::Random), None, "advice");
+        assert_eq!(ask(900, &up_to_1024, Pattern::Normal), None, "too early");
+        assert_eq!(ask(1000, &|page| page == 1000, Pattern::Normal), None, "a single page");
+        assert_eq!(ask(1000, &|page| (800..1010).contains(&page), Pattern::Normal), None, "not long enough");
+        assert_eq!(ask(1030, &up_to_1024, Pattern::Normal), None, "it is missing itself");
+        assert_eq!(ask(9_999, &|_| true, Pattern::Normal), None, "the end of the file");
+        assert_eq!(ask(9_990, &|page| page < 9_995, Pattern::Normal), Some(9_995..10_000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::file::MOST_FILE_ORDER;
+use super::file::{Answer, MOST_FILE_ORDER};
 use super::handle::SharedObject;
 use super::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
 use super::write_error::{NewFileError, NewForeignError};
@@ -108,7 +108,7 @@ impl<M: Machine> Vm<M> {
     /// [`ForeignFill`]; nothing has changed.
     pub fn filled(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
         self.call();
-        self.end_fill(fill, result)
+        self.end_fill(fill, result, Answer::Later)
     }
 
     pub(crate) fn new_handle(&self, new: NewObject) -> Result<SharedObject<'_, M>, OutOfFrames> {

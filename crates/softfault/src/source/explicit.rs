@@ -15,6 +15,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::file::Answer;
 use super::handle::SharedObject;
 use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::ObjectPage;
@@ -57,7 +58,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             page += fill.nr_frames();
             let nr_bytes = usize::try_from(fill.nr_frames() * PAGE_SIZE).unwrap_or(usize::MAX);
             rest = &rest[rest.len().min(nr_bytes)..];
-            let ended = self.vm.end_fill(fill, Ok(()));
+            let ended = self.vm.end_fill(fill, Ok(()), Answer::AtOnce);
             debug_assert!(ended.is_ok(), "it is of this Vm");
         }
         self.vm.reclaim_if_low();

@@ -58,6 +58,13 @@ impl<'vm, M: Machine> Ahead<'vm, M> {
     }
 }
 
+/// When the machine has answered a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    AtOnce = 0,
+    Later = 1,
+}
+
 /// The object's record of failed reads before a read of one page began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadMark {
@@ -141,12 +148,21 @@ impl<M: Machine> Links<M> {
     }
 
     /// Takes the answer to a read.
-    pub(crate) fn end_fill(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
+    pub(crate) fn end_fill(
+        &self,
+        fill: FileFill,
+        result: Result<(), FillError>,
+        answer: Answer,
+    ) -> Result<(), ForeignFill> {
         if fill.vm != self.number {
             return Err(ForeignFill);
         }
         // The reference that the read has had since it began.
         let object = self.kept_by_fill(&fill);
+        let answers_later = &self.object(object.id).answers_later;
+        if fill.way == FillWay::Read && answers_later.load(Ordering::Relaxed) != answer as u64 {
+            answers_later.store(answer as u64, Ordering::Relaxed);
+        }
         match (fill.way, result) {
             (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
             (FillWay::Read, Err(FillError)) => {
@@ -233,7 +249,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
             Filling::Ended(fill, result) => {
                 let is_ours = (fill.first_page, fill.object) == (first_page, id);
                 // The machine may have answered another one, of this `Vm` or not.
-                let _foreign = links.end_fill(fill, result);
+                let _foreign = links.end_fill(fill, result, Answer::AtOnce);
                 if is_ours {
                     result.map_err(|FillError| NotRead)?;
                 }

@@ -51,8 +51,8 @@ pub(crate) struct ObjectData {
     /// Reads of the file that have failed, and the first page of the last one's folio.
     pub(super) nr_failed: Word,
     pub(super) last_failed: Word,
-    /// Writes to the file that have failed, and how many of them somebody was told of (`file_write.rs`): both in halves.
-    pub(super) write_errors: Word,
+    /// 1 if the last read of the file that ended was answered later. Written where that changes.
+    pub(super) answers_later: Word,
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
     /// Of these, pages of shared mappings that may be written, perhaps after mprotect(2).
@@ -72,7 +72,9 @@ pub(crate) struct ObjectData {
     pub(crate) nr_cuts: Word,
     /// Held while pages of a pool are reserved (`reserved.rs`). Sleeps.
     pub(super) reserving: Word,
-    pad: [Word; 7],
+    /// Writes to the file that have failed, and how many of them somebody was told of (`file_write.rs`): both in halves.
+    pub(super) write_errors: Word,
+    pad: [Word; 6],
     /// Who maps it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }

@@ -5,6 +5,10 @@
 //!          its own folio, no longer than that, is in transit           file.rs
 //! outside  own folio is read ─▶ each missing folio of the rest: frames, if there are any ─▶ in transit ─▶ the machine
 //! ```
+//! Where the machine answers later, the next window begins before the last one is used up: a read fault whose page is there
+//! looks whether the page a quarter of a window behind those that it has mapped is missing. Nothing marks that place: once
+//! the window is in transit, the look finds it.
+//!
 //! Reading ahead reports no error: where no frame is found without the last resort, or the machine cannot read, the window
 //! ends, and faults read the rest. A machine whose fills stay under way gets all of a window at once.
 //!
@@ -18,9 +22,10 @@ use crate::frame::{Content, Fill};
 use crate::links::Links;
 use crate::machine::{FileId, Machine};
 use crate::policy::folio::around;
-use crate::policy::readahead::{Pattern, ReadaheadQuestion, window};
+use crate::policy::readahead::{Pattern, ReadaheadQuestion, next_window, window};
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
+use crate::sync::Ordering;
 use core::ops::Range;
 
 impl<M: Machine> Links<M> {
@@ -35,6 +40,29 @@ impl<M: Machine> Links<M> {
         let most_pages = self.tunables.readahead_bytes / PAGE_SIZE;
         let question = ReadaheadQuestion { index, nr_pages: self.object_nr_pages(id), most_pages, pattern };
         window(&question, &mut |page| self.object_slot(inside, id, page).page() != ObjectPage::Absent)
+    }
+
+    /// Whether reads of the object's file are answered later, so that it pays to begin them early.
+    #[inline]
+    pub(crate) fn answers_later(&self, id: ObjectId) -> bool {
+        self.object(id).answers_later.load(Ordering::Relaxed) != 0
+    }
+
+    /// The next window of a stream, of which a read fault has mapped pages up to `last`, if it is to be read now. In the
+    /// section of the fault; keeps the object.
+    pub(crate) fn next_window_ahead(
+        &self,
+        inside: InSection<'_>,
+        id: ObjectId,
+        last: u64,
+        pattern: Pattern,
+    ) -> Option<Ahead<'_, M>> {
+        let most_pages = self.tunables.readahead_bytes / PAGE_SIZE;
+        let question = ReadaheadQuestion { index: last, nr_pages: self.object_nr_pages(id), most_pages, pattern };
+        let pages =
+            next_window(&question, &mut |page| self.object_slot(inside, id, page).page() != ObjectPage::Absent)?;
+        self.object_file(id)?;
+        Some(Ahead::of(self.object_keep_found(inside, id), pages))
     }
 
     /// Reads the pages that are missing, while there are frames. Waits only if the machine does.
