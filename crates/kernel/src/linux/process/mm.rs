@@ -71,7 +71,7 @@ impl Mm {
     /// Keeps the largest resident size, and gives it in pages.
     pub fn note_resident(&self) -> u64 {
         let rss = self.space.rss_pages();
-        let now = rss.anon + rss.shmem;
+        let now = rss.anon + rss.shmem.saturating_sub(self.space.nr_hugetlb_pages());
         self.peak_pages.fetch_max(now, Ordering::Relaxed).max(now)
     }
     /// The last part of the program's path, cut to what prctl(2) shows.

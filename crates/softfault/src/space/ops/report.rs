@@ -3,7 +3,7 @@
 //! Locks on entry: none. Takes the writer lock for one batch of VMAs at a time.
 
 use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
@@ -46,6 +46,8 @@ pub struct PageState {
 pub struct SmapsEntry {
     /// The VMA.
     pub vma: Vma,
+    /// The size of its pages: that of the pool which they come from, or that of a base page.
+    pub page_order: Order,
     /// Present pages, without the zero frame.
     pub rss_pages: u64,
     /// Of these, pages with more than one mapping. An estimate for pages of an object, which have no
@@ -152,6 +154,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn smaps_of(&self, writer: &Writer<'_, M>, vma: Vma) -> SmapsEntry {
         let mut entry = SmapsEntry {
             vma,
+            page_order: self.vm.pool_of_vma(&vma).map_or(Order::BASE, PoolId::order),
             rss_pages: 0,
             shared_pages: 0,
             referenced_pages: 0,
@@ -203,6 +206,27 @@ impl<M: Machine> AddressSpace<'_, M> {
             entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
             entry.anon_pages += Vm::<M>::NR_SUB_FRAMES;
             entry.anon_huge_pages += Vm::<M>::NR_SUB_FRAMES;
+        }
+    }
+
+    /// Counts the present base pages of mappings of pools (`HugetlbPages`), which are also part of
+    /// [`rss_pages`](Self::rss_pages). Reads their entries, and nothing in a space that has never had such a mapping.
+    pub fn nr_hugetlb_pages(&self) -> u64 {
+        self.vm.call();
+        if self.data.limits.has_pools.get() == 0 {
+            return 0;
+        }
+        let mut nr = 0;
+        let mut from = Vpn(0);
+        let mut pace = Pace::new(&self.vm.machine);
+        loop {
+            pace.page();
+            let writer = &self.write_lock();
+            let Some(vma) = self.first_from(writer, from) else { return nr };
+            from = vma.range.end;
+            if self.vm.pool_of_vma(&vma).is_some() {
+                nr += self.smaps_of(writer, vma).rss_pages;
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::linux::fs::mapped;
 use crate::linux::process::Process;
 use crate::port::mm::Space;
 use core::fmt::{self, Write};
-use softfault::{ObjectId, SmapsEntry, Vma, VmaFlags};
+use softfault::{ObjectId, Order, SmapsEntry, Vma, VmaFlags};
 
 /// One line of `maps`.
 struct Line<'a>(&'a Vma);
@@ -108,12 +108,22 @@ struct Sums {
     anonymous: u64,
     locked: u64,
     anon_huge: u64,
+    /// Of pools: those that are mapped elsewhere, too, and the others. They are no part of the numbers above.
+    hugetlb: [u64; 2],
+    /// Base pages in a page of one mapping.
+    page_pages: u64,
 }
 
 impl Sums {
     fn add(&mut self, entry: &SmapsEntry) {
         let has = |flag| entry.vma.flags.contains(flag);
         self.size += entry.vma.range.nr_pages();
+        self.page_pages = entry.page_order.nr_pages();
+        if entry.page_order != Order::BASE {
+            self.hugetlb[0] += entry.shared_pages;
+            self.hugetlb[1] += entry.rss_pages - entry.shared_pages;
+            return;
+        }
         self.rss += entry.rss_pages;
         self.shared += entry.shared_pages;
         self.referenced += entry.referenced_pages;
@@ -131,8 +141,9 @@ impl Sums {
         let mut lines = Lines::default();
         if with_size {
             lines.kib("Size:", self.size * 4);
-            lines.kib("KernelPageSize:", 4);
-            lines.kib("MMUPageSize:", 4);
+            lines.kib("KernelPageSize:", self.page_pages * 4);
+            // No entry is larger.
+            lines.kib("MMUPageSize:", self.page_pages.min(Order::PMD.nr_pages()) * 4);
         }
         let numbers = [
             ("Rss:", self.rss),
@@ -147,8 +158,8 @@ impl Sums {
             ("AnonHugePages:", self.anon_huge),
             ("ShmemPmdMapped:", 0),
             ("FilePmdMapped:", 0),
-            ("Shared_Hugetlb:", 0),
-            ("Private_Hugetlb:", 0),
+            ("Shared_Hugetlb:", self.hugetlb[0]),
+            ("Private_Hugetlb:", self.hugetlb[1]),
             ("Swap:", 0),
             ("SwapPss:", 0),
             ("Locked:", self.locked),
@@ -206,7 +217,7 @@ impl Lines {
     }
 }
 
-fn vm_flags(vma: &Vma, out: &mut dyn Write) -> fmt::Result {
+fn vm_flags(entry: &SmapsEntry, out: &mut dyn Write) -> fmt::Result {
     const NAMES: [(VmaFlags, &str); 14] = [
         (VmaFlags::READ, " rd"),
         (VmaFlags::WRITE, " wr"),
@@ -224,8 +235,11 @@ fn vm_flags(vma: &Vma, out: &mut dyn Write) -> fmt::Result {
         (VmaFlags::NOHUGEPAGE, " nh"),
     ];
     out.write_str("VmFlags:")?;
-    for (_, name) in NAMES.iter().filter(|(flag, _)| vma.flags.contains(*flag)) {
+    for (_, name) in NAMES.iter().filter(|(flag, _)| entry.vma.flags.contains(*flag)) {
         out.write_str(name)?;
+    }
+    if entry.page_order != Order::BASE {
+        out.write_str(" ht")?;
     }
     out.write_str(" mr mw me\n")
 }
@@ -244,7 +258,7 @@ pub fn smaps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64
     sums.write(out, true)?;
     let may_be_huge = may_be_huge(space, &entry.vma);
     out.write_str(if may_be_huge { "THPeligible:           1\n" } else { "THPeligible:           0\n" })?;
-    vm_flags(&entry.vma, out)?;
+    vm_flags(&entry, out)?;
     Ok(Some(entry.vma.range.end.addr()))
 }
 

@@ -28,15 +28,19 @@ struct Sizes {
     data: u64,
     stack: u64,
     locked: u64,
+    hugetlb: u64,
 }
 
 fn sizes(process: &Process) -> Sizes {
     let Some(mm) = process.mm() else { return Sizes::default() };
     let rss = mm.space.rss_pages();
+    let hugetlb = mm.space.nr_hugetlb_pages();
     let mut sizes = Sizes {
         all: mm.space.nr_mapped_pages(),
         anon: rss.anon,
-        shmem: rss.shmem,
+        // Each for itself, and none of them at one moment.
+        shmem: rss.shmem.saturating_sub(hugetlb),
+        hugetlb,
         tables: rss.tables,
         ..Sizes::default()
     };
@@ -111,6 +115,7 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
         ("VmLib", 0),
         ("VmPTE", sizes.tables),
         ("VmSwap", 0),
+        ("HugetlbPages", sizes.hugetlb),
     ];
     if process.mm().is_some() {
         lines.iter().try_for_each(|(name, pages)| writeln!(out, "{name}:\t{:>8} kB", pages * 4))?;

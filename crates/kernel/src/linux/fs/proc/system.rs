@@ -18,7 +18,7 @@ fn resident() -> RssPages {
     for mm in process::all().iter().filter_map(|p| p.mm()) {
         let rss = mm.space.rss_pages();
         sum.anon += rss.anon;
-        sum.shmem += rss.shmem;
+        sum.shmem += rss.shmem.saturating_sub(mm.space.nr_hugetlb_pages());
         sum.tables += rss.tables;
         sum.anon_huge += rss.anon_huge;
     }
