@@ -3,6 +3,7 @@
 #include "check.h"
 #include "hugefiles.h"
 #include <dirent.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -144,12 +145,62 @@ static void files(void) {
     CHECK(pool_is(4, 4, 0));
 }
 
+/* What smaps and status say: pages of a pool are no part of the resident ones. */
+static void reports(void) {
+    CHECK(do_mount("") == 0);
+    int fd = make(AT "/file");
+    long before = of_file("/proc/self/status", "RssShmem:");
+    char *p = map_file(fd, 2), *q;
+    CHECK(p != MAP_FAILED && of_mapping(p, "KernelPageSize:") == 2048 && of_mapping(p, "MMUPageSize:") == 2048);
+    p[0] = p[HUGE] = 1;
+    CHECK(of_mapping(p, "Private_Hugetlb:") == 4096 && of_mapping(p, "Shared_Hugetlb:") == 0);
+    CHECK(of_mapping(p, "\nRss:") == 0 && of_mapping(p, "Pss:") == 0 && strstr(strstr(text, AT "/file"), " ht"));
+    CHECK(of_file("/proc/self/status", "HugetlbPages:") == 4096);
+    CHECK(of_file("/proc/self/status", "RssShmem:") == before && of_file("/proc/self/smaps_rollup", "Private_Hugetlb:") == 4096);
+    CHECK((q = map_file(fd, 2)) != MAP_FAILED && (q[0] = 2) && (q[HUGE] = 2));
+    CHECK(of_mapping(p, "Shared_Hugetlb:") == 4096 && of_mapping(q, "Private_Hugetlb:") == 0);
+    CHECK(of_file("/proc/self/status", "HugetlbPages:") == 8192);
+    CHECK(munmap(q, 2 * HUGE) == 0 && munmap(p, 2 * HUGE) == 0 && of_file("/proc/self/status", "HugetlbPages:") == 0);
+    CHECK(close(fd) == 0 && umount(AT) == 0 && pool_is(4, 4, 0));
+}
+
+/* How many pages all files have at most, and how many are promised to them. */
+static void sizes(void) {
+    struct statfs fs;
+    CHECK(do_mount("min_size=10M") == ENOMEM && do_mount("size=2M,min_size=4M") == EINVAL && pool_is(4, 4, 0));
+    CHECK(do_mount("size=5M") == 0 && strstr(get("/proc/mounts"), "pagesize=2M,size=4194304 "));
+    CHECK(statfs(AT, &fs) == 0 && fs.f_blocks == 2 && fs.f_bfree == 2 && fs.f_bavail == 2 && fs.f_bsize == HUGE);
+    int fd = make(AT "/file"), other = make(AT "/other");
+    CHECK(map_file(fd, 3) == MAP_FAILED && errno == ENOMEM && pool_is(4, 4, 0));
+    char *p = map_file(fd, 1), *q = mmap(0, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, other, 0);
+    CHECK(p != MAP_FAILED && q != MAP_FAILED && pool_is(4, 4, 1) && statfs(AT, &fs) == 0 && fs.f_bfree == 1);
+    q[0] = 1;
+    CHECK(pool_is(4, 3, 1) && statfs(AT, &fs) == 0 && fs.f_bfree == 0);
+    CHECK(fallocate(other, 0, HUGE, HUGE) == -1 && errno == ENOSPC);
+    pid_t pid = fork();
+    if (pid == 0) {
+        q[HUGE] = 1;
+        _exit(0);
+    }
+    int result;
+    CHECK(waitpid(pid, &result, 0) == pid && WIFSIGNALED(result) && WTERMSIG(result) == SIGBUS);
+    CHECK(fallocate(other, PUNCH, 0, HUGE) == 0 && (q[HUGE] = 2) && (p[0] = 3) && pool_is(4, 2, 0));
+    CHECK(munmap(p, HUGE) == 0 && munmap(q, 2 * HUGE) == 0 && close(other) == 0 && close(fd) == 0 && umount(AT) == 0);
+    CHECK(pool_is(4, 4, 0) && do_mount("size=50%,min_size=25%") == 0 && pool_is(4, 4, 1));
+    CHECK(strstr(get("/proc/mounts"), "pagesize=2M,size=4194304,min_size=2097152 "));
+    CHECK((fd = make(AT "/file")) >= 0 && (p = map_file(fd, 1)) != MAP_FAILED && pool_is(4, 4, 1) && (p[0] = 1));
+    CHECK(pool_is(4, 3, 0) && ftruncate(fd, 0) == 0 && pool_is(4, 4, 1) && munmap(p, HUGE) == 0 && close(fd) == 0);
+    CHECK(umount(AT) == 0 && pool_is(4, 4, 0));
+}
+
 int main(void) {
     CHECK(set(NR, "4") == 0 && mkdir(AT, 0755) == 0);
     refusals();
     covers();
     names();
     files();
+    sizes();
+    reports();
     CHECK(rmdir(AT) == 0 && set(NR, "0") == 0 && pool_is(0, 0, 0));
     puts("hugefs ok");
 }

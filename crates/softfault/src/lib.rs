@@ -151,6 +151,7 @@ pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{
     AddMemoryRefusal, Advance, Fragmentation, HugetlbCounts, Memory, OLDEST_AGE, OutOfFrames, RemoveMemoryRefusal,
+    SubpoolLimits,
 };
 pub use khugepaged::Scan;
 pub use links::Links;
@@ -170,8 +171,8 @@ pub use source::write_error::{
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
-    Aged, ForkError, HugetlbError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError,
-    MsyncError, MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
+    Aged, ForkError, HugetlbError, HugetlbSubpool, MadviseError, MincoreError, MlockError, MmapError, MprotectError,
+    MremapError, MsyncError, MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

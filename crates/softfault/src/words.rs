@@ -4,7 +4,7 @@
 use crate::account::rss::RssLine;
 use crate::base::HugetlbMutex;
 use crate::cpu::{CpuData, HintData};
-use crate::frame::{BlockData, FrameCache, FrameDesc, SummaryRow};
+use crate::frame::{BlockData, FrameCache, FrameDesc, SubpoolData, SummaryRow};
 use crate::mem::Words;
 use crate::notify::NotifyLine;
 use crate::rmap::family::FamilyData;
@@ -45,6 +45,7 @@ words!(
     Shard,
     SlotData,
     SpaceData,
+    SubpoolData,
     SummaryRow,
     WriterLine,
 );

@@ -12,6 +12,8 @@ mod entries;
 mod locks;
 #[path = "hugetlb/private.rs"]
 mod private;
+#[path = "hugetlb/subpool.rs"]
+mod subpool;
 
 use common::objects::{Object, bytes, touch, whole};
 use common::*;

@@ -123,7 +123,9 @@ const LTP_SYSCALLS: &str = "
     sendfile tee vmsplice socketpair";
 
 /// Nothing here that wants more memory than there is, or swap.
-const LTP_MEMORY: &str = "mem mmapstress mtest05 mtest06 mtest07 page shmt thp vma vmtests hugetlb/lib";
+const LTP_MEMORY: &str = "
+    mem mmapstress mtest05 mtest06 mtest07 page shmt thp vma vmtests hugetlb/lib hugetlb/hugefallocate
+    hugetlb/hugefork hugetlb/hugemmap hugetlb/hugeshmat hugetlb/hugeshmctl hugetlb/hugeshmdt hugetlb/hugeshmget";
 
 fn ltp(place: &Place) -> Result<(), String> {
     if !place.source.join("include/mk/config.mk").exists() {
@@ -145,7 +147,7 @@ fn ltp(place: &Place) -> Result<(), String> {
         place.keep(&part, |_| true)?;
     }
     // Which tests there are, and with which arguments.
-    for list in ["syscalls", "mm"] {
+    for list in ["syscalls", "mm", "hugetlb"] {
         let (from, to) = (place.source.join("runtest").join(list), place.programs.join(format!("runtest-{list}")));
         fs::copy(&from, &to).map_err(|e| format!("{}: {e}", from.display()))?;
     }

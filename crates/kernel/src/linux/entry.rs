@@ -28,9 +28,11 @@ impl Program for Task {
         let segv = |code: u32| Info::of_fault(SIGSEGV, code, address);
         let info = match error {
             FaultError::NotMapped | FaultError::Guard => segv(SEGV_MAPERR),
-            FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom | FaultError::NoHugePage => {
-                Info::of_fault(SIGBUS, BUS_ADRERR, address)
-            }
+            FaultError::BeyondObject
+            | FaultError::NotRead
+            | FaultError::NoRoom
+            | FaultError::NoHugePage
+            | FaultError::SubpoolFull => Info::of_fault(SIGBUS, BUS_ADRERR, address),
             FaultError::Poisoned => Info::of_fault(SIGBUS, BUS_MCEERR_AR, address),
             FaultError::OutOfFrames => return oom::out_of_memory(thread, address),
             _ => segv(SEGV_ACCERR),

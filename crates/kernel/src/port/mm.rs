@@ -4,8 +4,8 @@
 
 use crate::port::boot::paging;
 use softfault::{
-    AccessError, AddressSpace, Errno, FaultError, FrameRange, HoleRefused, HugetlbCounts, HugetlbError, ObjectHole,
-    Order, OutOfFrames, SharedObject, Vm,
+    AccessError, AddressSpace, Errno, FaultError, FrameRange, HoleRefused, HugetlbCounts, HugetlbError, HugetlbSubpool,
+    ObjectHole, Order, OutOfFrames, SharedObject, SubpoolLimits, Vm,
 };
 use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -114,6 +114,14 @@ pub fn new_object(size_bytes: u64) -> Result<Object, Errno> {
 /// A new one of huge pages of that order, from the pool.
 pub fn new_huge_object(size_bytes: u64, order: Order) -> Result<Object, HugetlbError> {
     vm().new_hugetlb_object(size_bytes, order)
+}
+
+/// The share of a pool that the files of one file system have.
+pub type Subpool = HugetlbSubpool<'static, Kernel>;
+
+/// A new one.
+pub fn new_subpool(order: Order, limits: SubpoolLimits) -> Result<Subpool, HugetlbError> {
+    vm().new_hugetlb_subpool(order, limits)
 }
 
 /// The sizes of huge pages that there are pools of.

@@ -78,6 +78,8 @@ events! {
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Faults refused: the pool of huge pages is empty.
     RefusedNoHugePage = "fault_refused_no_huge_page",
+    /// Faults refused: the subpool has its most pages.
+    RefusedSubpoolFull = "fault_refused_subpool_full",
     /// Surplus pages that came to a pool of huge pages.
     HtlbBuddyAllocSuccess = "htlb_buddy_alloc_success",
     /// Surplus pages for which there was no memory.

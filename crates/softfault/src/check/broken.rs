@@ -68,6 +68,8 @@ pub enum Broken {
     Section(Pfn),
     /// A page of a pool of huge pages is free and used, or the marks of its blocks differ. I57.
     Pool(Pfn),
+    /// A subpool has more than its most, or somebody is in it. I60.
+    Subpool(Pfn),
     /// The mutex of a page of a pool is held.
     HugetlbMutex,
     /// The home blocks of this CPU begin or end in memory that was removed. I50.
@@ -102,6 +104,10 @@ pub enum Counter {
     FreeHugePages,
     /// Of these, the ones to which nobody has a claim.
     Unreserved,
+    /// Pages and claims of the objects of a subpool.
+    SubpoolUsed,
+    /// The handle, the objects, and those once more.
+    SubpoolHolders,
     /// Pages in all VMAs.
     MappedPages,
     /// Resident private pages.

@@ -1,8 +1,9 @@
-//! I57 at rest: pools of huge pages have the pages that they count, and as many free ones as claims, or more.
+//! I57 and I60 at rest: pools of huge pages have the pages that they count, and as many free ones as claims, or more; subpools
+//! count what is theirs.
 
 use super::{Broken, Counter};
-use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::{FrameKind, PoolId};
+use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
+use crate::frame::{FrameKind, MetaUse, PoolId, SubpoolId};
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
 use crate::space::{AddressSpace, Vm};
@@ -15,7 +16,8 @@ impl<M: Machine> Vm<M> {
         let of_spaces: u64 = spaces.iter().map(|space| space.nr_claims_at_rest()).sum();
         let of_pages: u64 = self.frames.numbers().map(|pfn| self.nr_claims_of_page(pfn)).sum();
         let nr_private = |pool| if pool == PoolId::Of2M { of_spaces + of_pages } else { 0 };
-        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private(pool)))
+        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private(pool)))?;
+        self.subpools().try_for_each(|id| self.check_subpool(id))
     }
 
     /// I59: claims of a private page of a pool.
@@ -40,9 +42,37 @@ impl<M: Machine> Vm<M> {
         let counts = self.hugetlb_counts_of(pool);
         Counter::HugePages.check(counts.nr, nr)?;
         Counter::FreeHugePages.check(self.nr_free_in_pool(pool), nr_free)?;
-        let nr_reserved: u64 = self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum();
-        let nr_reserved = nr_reserved + nr_private;
+        let of_subpools: u64 = self
+            .subpools()
+            .map(|id| self.subpool(id))
+            .filter(|data| data.pool() == pool)
+            .map(|data| data.nr_claims())
+            .sum();
+        let nr_reserved = self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum::<u64>() + of_subpools + nr_private;
         Counter::Unreserved.check(self.pool(pool).nr_unreserved(), nr_free.wrapping_sub(nr_reserved))
+    }
+
+    fn subpools(&self) -> impl Iterator<Item = SubpoolId> + '_ {
+        let is_one = |pfn: &Pfn| {
+            let desc = self.frames.desc(*pfn);
+            desc.state().kind() == FrameKind::Meta && desc.index.get() == MetaUse::Subpool as u64
+        };
+        self.frames.numbers().filter(is_one).map(SubpoolId)
+    }
+
+    fn check_subpool(&self, id: SubpoolId) -> Result<(), Broken> {
+        let data = self.subpool(id);
+        let (blocks, link) = (&self.frames.blocks, OptPfn::some(id.0).to_word());
+        let is_of_pool = |b: &BlockId| blocks.at(*b).pool_order() == Some(data.pool().order());
+        let is_its_page = |b: &BlockId| self.frames.desc(b.first_frame()).link.get() == link;
+        let nr_pages = blocks.there().filter(is_of_pool).filter(is_its_page).count() as u64;
+        let objects = || self.objects_of(data.pool()).filter(|object| self.object_subpool(*object) == Some(id));
+        let nr_reserved: u64 = objects().map(|object| self.nr_reserved_of(object)).sum();
+        let used = data.used.get();
+        Counter::SubpoolUsed.check(used, nr_pages + nr_reserved)?;
+        Counter::SubpoolHolders.check(data.holders.get(), data.handles.get() + objects().count() as u64 + used)?;
+        let is_whole = data.is_at_rest() && data.limits().most.is_none_or(|most| used <= most);
+        if is_whole { Ok(()) } else { Err(Broken::Subpool(id.0)) }
     }
 
     fn objects_of(&self, pool: PoolId) -> impl Iterator<Item = ObjectId> + '_ {

@@ -252,7 +252,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     match fill.finish() {
                         Ok(()) => {}
                         Err(FillRefusal::Smaller(order)) => prealloc.give_up(order),
-                        Err(FillRefusal::NoHugePages) => return Err(self.refuse(FaultError::NoHugePage)),
+                        Err(FillRefusal::Pool(refused)) => return Err(self.refuse(refused.into())),
                         Err(FillRefusal::OutOfFrames(refused)) => {
                             if !self.vm.reclaim(&mut retries, before, refused) {
                                 return Err(self.refuse(FaultError::OutOfFrames));

@@ -2,6 +2,7 @@
 
 use crate::account::Event;
 use crate::addr::Order;
+use crate::frame::PoolRefusal;
 
 /// What was done. Informational: every variant means that the access can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,8 @@ pub enum FaultError {
     NoRoom,
     /// The pool of huge pages has no page for a mapping without a reservation: SIGBUS, `BUS_ADRERR`.
     NoHugePage,
+    /// The subpool of the object has its most pages, of a mapping without a reservation: SIGBUS, `BUS_ADRERR`.
+    SubpoolFull,
     /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
 }
@@ -79,6 +82,7 @@ impl FaultError {
             FaultError::Missing => Event::RefusedMissing,
             FaultError::NoRoom => Event::RefusedNoRoom,
             FaultError::NoHugePage => Event::RefusedNoHugePage,
+            FaultError::SubpoolFull => Event::RefusedSubpoolFull,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -96,8 +100,18 @@ impl core::fmt::Display for FaultError {
             FaultError::Missing => "address: the page is missing, and the embedder installs it",
             FaultError::NoRoom => "address: the file has no room for the page",
             FaultError::NoHugePage => "address: the pool of huge pages is empty",
+            FaultError::SubpoolFull => "address: the subpool has its most huge pages",
             FaultError::OutOfFrames => "out of frames",
         })
     }
 }
 impl core::error::Error for FaultError {}
+
+impl From<PoolRefusal> for FaultError {
+    fn from(refused: PoolRefusal) -> FaultError {
+        match refused {
+            PoolRefusal::NoHugePages => FaultError::NoHugePage,
+            PoolRefusal::SubpoolFull => FaultError::SubpoolFull,
+        }
+    }
+}

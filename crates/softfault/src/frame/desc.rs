@@ -108,6 +108,8 @@ pub(crate) enum MetaUse {
     Reserve = 6,
     /// Members of objects: see `source/members.rs`.
     Members = 7,
+    /// A subpool of a pool of huge pages.
+    Subpool = 8,
     /// The header of an object that is there. As for founders, no page has that index.
     Object = -2,
     /// A founder's frame that has references. No page has that index: a frame with it is or was a

@@ -27,7 +27,7 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(head).clear();
         if let Some(pool) = self.pool_of(head) {
             self.for_each_block(head, order, &mut |b| self.frames.blocks.at(b).tails.clear_all());
-            return self.hugetlb_put(pool, head);
+            return self.put_in(pool, head);
         }
         self.for_each_block(head, order, &mut |b| self.give_back_block(b));
     }

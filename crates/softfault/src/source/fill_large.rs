@@ -20,7 +20,7 @@
 use super::keep::KeptObject;
 use super::slot::{LostFill, PageSlot};
 use crate::addr::{Order, Pfn};
-use crate::frame::{Claim, NoHugePages, OutOfFrames};
+use crate::frame::{Claim, OutOfFrames, PoolRefusal};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
@@ -50,8 +50,8 @@ pub(crate) enum FillRefusal {
     Smaller(Order),
     /// There is none of the least order.
     OutOfFrames(OutOfFrames),
-    /// The pool has none to which nobody has a claim.
-    NoHugePages,
+    /// Nor does the pool, or the subpool, give one without a claim.
+    Pool(PoolRefusal),
 }
 
 impl<M: Machine> Links<M> {
@@ -111,8 +111,8 @@ impl<M: Machine> LargeFill<'_, M> {
     fn obtain(&self, sub_page: u32) -> Result<Pfn, FillRefusal> {
         let (links, id, order) = (self.object.links(), self.object.id, self.order);
         if let Some(pool) = links.object_pool(id) {
-            let taken = links.hugetlb_take(pool, self.claim);
-            let pfn = taken.map_err(|NoHugePages| FillRefusal::NoHugePages)?;
+            let taken = links.take_in(links.object_subpool(id), pool, self.claim);
+            let pfn = taken.map_err(FillRefusal::Pool)?;
             links.zero_blocks(pfn, order, sub_page.into());
             return Ok(pfn);
         }

@@ -18,7 +18,7 @@
 
 use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageFrame, PageSlot, level_of};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
-use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
+use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source, SubpoolId};
 use crate::links::Links;
 use crate::machine::{FileId, FrameRange, Machine};
 use crate::mem::{self};
@@ -47,7 +47,7 @@ pub(crate) struct ObjectData {
     orders: Word,
     /// Where missing pages come from: 0, [`IS_FILE`] or [`IS_EXPLICIT`]; and from which file. Set at the very beginning.
     is_file: Word,
-    file: Word,
+    pub(super) file: Word,
     /// Reads of the file that have failed, and the first page of the last one's folio.
     pub(super) nr_failed: Word,
     pub(super) last_failed: Word,
@@ -106,7 +106,7 @@ pub(crate) enum PagesFrom {
     /// Nowhere: these foreign frames are the pages.
     Foreign(FrameRange),
     /// The pool of the object's least size: see `reserved`.
-    Pool,
+    Pool(Option<SubpoolId>),
 }
 
 /// The properties of a new object.
@@ -236,7 +236,13 @@ impl<M: Machine> Links<M> {
                 data.is_file.set(IS_FOREIGN);
                 data.file.set(u64::from(first.0) | nr_frames << NR_FOREIGN_SHIFT);
             }
-            PagesFrom::Pool => data.is_file.set(IS_HUGETLB),
+            PagesFrom::Pool(subpool) => {
+                data.is_file.set(IS_HUGETLB);
+                if let Some(subpool) = subpool {
+                    self.subpool_join(subpool);
+                    data.file.set(OptPfn::some(subpool.0).to_word());
+                }
+            }
         }
         // Release: a CPU that sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);

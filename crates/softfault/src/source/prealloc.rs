@@ -12,7 +12,7 @@ use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
 use super::write_error::ObjectWriteError;
 use crate::addr::Order;
-use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
+use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames, PoolRefusal};
 use crate::machine::{FileId, Machine};
 use crate::policy::folio::{FolioOrders, around};
 use crate::policy::readahead::Pattern;
@@ -187,7 +187,8 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             Err(FillRefusal::OutOfFrames(refused)) if !self.vm.reclaim(&mut self.retries, before, refused) => {
                 return Err(refused.into());
             }
-            Err(FillRefusal::NoHugePages) => return Err(ObjectWriteError::NoHugePages),
+            Err(FillRefusal::Pool(PoolRefusal::NoHugePages)) => return Err(ObjectWriteError::NoHugePages),
+            Err(FillRefusal::Pool(PoolRefusal::SubpoolFull)) => return Err(ObjectWriteError::SubpoolFull),
             Err(FillRefusal::OutOfFrames(_)) | Ok(()) => {}
         }
         Ok(())

@@ -99,6 +99,9 @@ impl<M: Machine> Links<M> {
         }
         self.unreserve_pages(id, ObjectPages::ALL);
         self.free_pages(id);
+        if let Some(subpool) = self.object_subpool(id) {
+            self.subpool_leave(subpool, 1);
+        }
         if let Some(frames) = self.foreign_frames_of(id) {
             self.forget_foreign(&frames);
         }

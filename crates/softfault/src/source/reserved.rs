@@ -17,8 +17,8 @@
 
 use super::reserved_slot::Reserving;
 use super::slot::PageSlot;
-use crate::addr::{ObjectPages, Pfn};
-use crate::frame::{Claim, Fill, NoHugePages, OutOfFrames, PoolId};
+use crate::addr::{ObjectPages, OptPfn, Pfn};
+use crate::frame::{Claim, Fill, OutOfFrames, PoolId, PoolRefusal, SubpoolId};
 use crate::links::Links;
 use crate::lock::lock_word;
 use crate::machine::Machine;
@@ -30,7 +30,7 @@ use core::ops::ControlFlow;
 /// Why nothing was reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReserveRefusal {
-    NoHugePages,
+    Pool(PoolRefusal),
     OutOfFrames(OutOfFrames),
 }
 
@@ -39,6 +39,13 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object_pool(&self, id: ObjectId) -> Option<PoolId> {
         self.object(id).is_hugetlb().then(|| PoolId::of(self.object_orders(id).least()))?
+    }
+
+    /// Returns the subpool of an object of huge pages.
+    pub(crate) fn object_subpool(&self, id: ObjectId) -> Option<SubpoolId> {
+        let data = self.object(id);
+        let word = if data.is_hugetlb() { data.file.get() } else { 0 };
+        OptPfn::from_word(word).get().map(SubpoolId)
     }
 
     /// Reserves the missing ones of these pages of an object of huge pages. `frame` obtains frames of zeroes for nodes.
@@ -55,7 +62,8 @@ impl<M: Machine> Links<M> {
         let _reserving = lock_word(&self.object(id).reserving, &self.machine);
         let marked = self.begin_to_reserve((id, pool), pages, frame);
         let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
-            self.hugetlb_reserve(pool, self.nr_reserving(id, pages)).map_err(|NoHugePages| ReserveRefusal::NoHugePages)
+            let nr = self.nr_reserving(id, pages);
+            self.reserve_in(self.object_subpool(id), pool, nr).map_err(ReserveRefusal::Pool)
         });
         let claim = if claimed.is_ok() { Claim::Reserved } else { Claim::Nothing };
         self.for_each_word(id, pages, &mut |slot| slot.end_reserving(claim));
@@ -122,7 +130,7 @@ impl<M: Machine> Links<M> {
         let mut nr = 0;
         self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.begin_unreserving()));
         // Before the words are empty: a fault that finds one so may want the page.
-        self.hugetlb_unreserve(pool, nr);
+        self.unreserve_in(self.object_subpool(id), pool, nr);
         self.for_each_word(id, pages, &mut |slot| slot.end_reserving(Claim::Nothing));
     }
 

@@ -13,6 +13,7 @@ op_error! {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         NoRoom: ENOSPC = "offset: the file has no room for a page",
         NoHugePages: ENOSPC = "offset: the pool of huge pages is empty",
+        SubpoolFull: ENOSPC = "offset: the subpool has its most huge pages",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
         Foreign: EROFS = "object: its frames are somebody else's",

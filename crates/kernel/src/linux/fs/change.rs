@@ -4,7 +4,6 @@
 
 use super::content::Content;
 use super::inode::{Body, Inode};
-use super::seals::Seals;
 use super::tree::{self, Entry};
 use super::walk::{Last, Walked};
 use crate::linux::errno::{self, Errno};
@@ -32,9 +31,7 @@ pub fn inode(dir: &Inode, new: New, mode: u32) -> errno::Result<Arc<Inode>> {
     let body = match new {
         // As hugetlbfs, of which a link's path would need bytes that are written.
         New::Symlink(_) if dir.mount().is_some() => return Err(Errno::EINVAL),
-        New::File => Body::File(
-            dir.mount().map_or_else(|| Ok(Content::new(&[])), |mount| Content::huge(mount.order(), Seals::SEAL))?,
-        ),
+        New::File => Body::File(dir.mount().map_or_else(|| Ok(Content::new(&[])), |mount| mount.new_content())?),
         New::Dir => Body::Dir,
         New::Symlink(target) => Body::Symlink(target.into()),
         New::Fifo => Body::Pipe(Pipe::fifo()?),

@@ -62,8 +62,13 @@ impl Content {
     }
     /// Empty, of huge pages of that order.
     pub fn huge(order: Order, seals: Seals) -> errno::Result<Content> {
-        let bytes = Bytes::Object(Arc::new(mm::new_huge_object(0, order).map_err(|error| error.errno())?));
-        Ok(Content { bytes: SpinLock::new(bytes), huge: Some(order), writing: SleepingLock::new(seals) })
+        let object = mm::new_huge_object(0, order).map_err(|error| error.errno())?;
+        Ok(Content::of_huge(object, order, seals))
+    }
+    /// The object, which has huge pages of that order.
+    pub fn of_huge(object: mm::Object, order: Order, seals: Seals) -> Content {
+        let bytes = SpinLock::new(Bytes::Object(Arc::new(object)));
+        Content { bytes, huge: Some(order), writing: SleepingLock::new(seals) }
     }
     /// The size of its pages, if they come from a pool.
     pub fn huge_order(&self) -> Option<Order> {

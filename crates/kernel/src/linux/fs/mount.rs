@@ -6,12 +6,15 @@
 //!
 //! One spin lock for the list, under which nothing is dropped and no other is taken but the heap's.
 
+use super::content::Content;
 use super::inode::{Body, Inode};
 use super::options::Options;
+use super::seals::Seals;
 use super::{cover, walk};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process;
 use crate::port::heap;
+use crate::port::mm;
 use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,6 +36,7 @@ pub struct Mount {
     pub device: u64,
     root_number: u64,
     options: Options,
+    subpool: Option<mm::Subpool>,
     nr_inodes: AtomicU64,
     /// Files of it that are open.
     nr_open: AtomicU64,
@@ -52,6 +56,18 @@ impl Mount {
     /// The size of its files' pages.
     pub fn order(&self) -> Order {
         self.options.order
+    }
+    /// The content of a new file, which is empty.
+    pub fn new_content(&self) -> errno::Result<Content> {
+        let Some(subpool) = &self.subpool else { return Content::huge(self.order(), Seals::SEAL) };
+        let object = subpool.new_object(0).map_err(|error| error.errno())?;
+        Ok(Content::of_huge(object, self.order(), Seals::SEAL))
+    }
+    /// How many pages there may be, and how many more; nothing without a limit.
+    pub fn page_limit(&self) -> Option<[u64; 2]> {
+        let subpool = self.subpool.as_ref()?;
+        let most = subpool.limits().most?;
+        Some([most, most.saturating_sub(subpool.nr_used())])
     }
     /// How many inodes there may be, and how many more; nothing without a limit.
     pub fn inode_limit(&self) -> Option<[u64; 2]> {
@@ -108,10 +124,13 @@ impl Drop for InUse {
 /// Mounts a new hugetlbfs where `covered` is; `text` has the options, `owner` is who mounts it: user and group.
 pub fn mount(covered: &Arc<Inode>, source: &[u8], text: &[u8], owner: [u32; 2]) -> errno::Result<()> {
     let options = Options::parse(text, owner)?;
+    let subpool = options.sizes.map(|sizes| mm::new_subpool(options.order, sizes)).transpose();
+    let subpool = subpool.map_err(|error| error.errno())?;
     let mount = Arc::new(Mount {
         device: NEXT_DEVICE.fetch_add(1, Ordering::Relaxed),
         root_number: Inode::new_number(),
         options,
+        subpool,
         nr_inodes: AtomicU64::new(0),
         nr_open: AtomicU64::new(0),
         source: source.into(),

@@ -200,7 +200,9 @@ fn put_statfs(call: &Call, inode: &Inode, out: u64) -> errno::Result {
     let stat = mm::vm().vmstat();
     let (magic, [total, free], files) = match &inode.body {
         Body::Generated(_) => (PROC_MAGIC, [0; 2], [0; 2]),
-        _ if let Some(mount) = inode.mount() => (HUGETLBFS_MAGIC, [0; 2], mount.inode_limit().unwrap_or_default()),
+        _ if let Some(mount) = inode.mount() => {
+            (HUGETLBFS_MAGIC, mount.page_limit().unwrap_or_default(), mount.inode_limit().unwrap_or_default())
+        }
         // As hugetlbfs without a limit.
         Body::File(content) if content.huge_order().is_some() => (HUGETLBFS_MAGIC, [0; 2], [0; 2]),
         _ => (TMPFS_MAGIC, [stat.nr_total_pages, stat.nr_free_pages], [stat.nr_total_pages, stat.nr_free_pages]),

@@ -399,7 +399,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 | FaultError::BeyondObject
                 | FaultError::NotRead
                 | FaultError::NoRoom
-                | FaultError::NoHugePage => MadviseError::Unreachable,
+                | FaultError::NoHugePage
+                | FaultError::SubpoolFull => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
                 FaultError::Missing => MadviseError::Missing,
             })?;

@@ -15,7 +15,7 @@ use super::mmap_error::MmapError;
 use crate::account::Event;
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameList, HugetlbCounts, NoHugePages, OutOfFrames, PoolId, Source};
+use crate::frame::{Fill, FrameList, HugetlbCounts, NoHugePages, OutOfFrames, PoolId, PoolRefusal, Source, SubpoolId};
 use crate::linux::{MapFlags, MapType};
 use crate::lock::lock_word;
 use crate::machine::Machine;
@@ -35,6 +35,8 @@ op_error! {
         NoPool: EINVAL = "order: should be 9, which is 2 MiB, or 18, which is 1 GiB",
         NotHugetlb: EINVAL = "object: its pages should come from a pool",
         NoHugePages: ENOMEM = "pages: the pool has too few huge pages",
+        SubpoolFull: ENOMEM = "pages: the subpool may have no more huge pages",
+        LeastAboveMost: EINVAL = "limits: the least should not be above the most",
         SizeUnaligned: EINVAL = "size_bytes: should be a multiple of the size of a page",
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
@@ -46,7 +48,16 @@ impl From<OutOfFrames> for HugetlbError {
     }
 }
 
-fn pool_of(order: Order) -> Result<PoolId, HugetlbError> {
+impl From<PoolRefusal> for HugetlbError {
+    fn from(refused: PoolRefusal) -> HugetlbError {
+        match refused {
+            PoolRefusal::NoHugePages => HugetlbError::NoHugePages,
+            PoolRefusal::SubpoolFull => HugetlbError::SubpoolFull,
+        }
+    }
+}
+
+pub(super) fn pool_of(order: Order) -> Result<PoolId, HugetlbError> {
     PoolId::of(order).ok_or(HugetlbError::NoPool)
 }
 
@@ -183,7 +194,7 @@ impl<M: Machine> Vm<M> {
         if !size_bytes.is_multiple_of(id.order().nr_pages() * PAGE_SIZE) {
             return Err(HugetlbError::SizeUnaligned);
         }
-        Ok(self.new_handle(new_object(size_bytes, id.order()))?)
+        Ok(self.new_handle(new_object(size_bytes, id.order(), None))?)
     }
 
     /// Reserves the pages of a mapping that is about to be published: the last step of its preparation.
@@ -198,7 +209,8 @@ impl<M: Machine> Vm<M> {
         let mut frame = || nodes.ok_or(OutOfFrames::Frame)?.frame(Fill::Fixed);
         let reserved = self.reserve_pages((vma.object, pool), pages.into(), &mut frame);
         reserved.map_err(|refusal| match refusal {
-            ReserveRefusal::NoHugePages => MmapError::NoHugePages,
+            ReserveRefusal::Pool(PoolRefusal::NoHugePages) => MmapError::NoHugePages,
+            ReserveRefusal::Pool(PoolRefusal::SubpoolFull) => MmapError::SubpoolFull,
             ReserveRefusal::OutOfFrames(refused) => MmapError::OutOfFrames(refused),
         })
     }
@@ -225,7 +237,7 @@ impl<M: Machine> SharedObject<'_, M> {
             .reserve_pages((self.id, pool), pages, &mut || source.frame(Fill::Fixed))
         {
             Err(ReserveRefusal::OutOfFrames(refused)) => Err(refused),
-            Err(ReserveRefusal::NoHugePages) => Ok(Err(HugetlbError::NoHugePages)),
+            Err(ReserveRefusal::Pool(refused)) => Ok(Err(refused.into())),
             Ok(()) => Ok(Ok(())),
         };
         self.vm.with_reclaim(&mut || self.vm.obtain_all(get).map(|(reserved, _held)| reserved))?
@@ -233,8 +245,8 @@ impl<M: Machine> SharedObject<'_, M> {
 }
 
 /// Makes an object of huge pages of that order.
-pub(super) fn new_object(size_bytes: u64, order: Order) -> NewObject {
-    NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool }
+pub(super) fn new_object(size_bytes: u64, order: Order, subpool: Option<SubpoolId>) -> NewObject {
+    NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool(subpool) }
 }
 
 /// Returns the length of an anonymous mapping of huge pages, in bytes. Private ones have pages of 2 MiB.

@@ -336,7 +336,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let source = nodes.ok_or(OutOfFrames::Frame)?;
             let size_bytes = nr_pages * PAGE_SIZE;
             let base = NewObject { size_bytes, orders: FolioOrders::BASE, from: PagesFrom::Zero };
-            let new = huge.map_or(base, |order| new_object(size_bytes, order));
+            let new = huge.map_or(base, |order| new_object(size_bytes, order, None));
             let object = self.vm.new_object(new, 0, source)?;
             let vma = Vma { range, flags, object, pgoff: 0, index };
             self.vm.object_get(&vma, nr_pages);

@@ -28,6 +28,7 @@ mod protect;
 mod punch;
 mod remap;
 mod report;
+mod subpool;
 mod subscribe;
 mod tail_descs;
 mod unmap;
@@ -46,6 +47,7 @@ pub use msync::MsyncError;
 pub use protect::MprotectError;
 pub use remap::MremapError;
 pub use report::{PageState, SmapsEntry, Translation};
+pub use subpool::HugetlbSubpool;
 pub use tail_descs::TailDescsRefusal;
 pub use unmap::MunmapError;
 
