@@ -48,7 +48,8 @@ impl<M: Machine> Vm<M> {
             .filter(|data| data.pool() == pool)
             .map(|data| data.nr_claims())
             .sum();
-        let nr_reserved = self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum::<u64>() + of_subpools + nr_private;
+        let nr_reserved =
+            self.objects_of(pool).map(|id| self.nr_reserved_of(id)).sum::<u64>() + of_subpools + nr_private;
         Counter::Unreserved.check(self.pool(pool).nr_unreserved(), nr_free.wrapping_sub(nr_reserved))
     }
 
