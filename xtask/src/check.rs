@@ -149,6 +149,7 @@ fn beside(
 /// itself.
 fn without_hooks() -> Result<(), String> {
     shell::run(&shell::cargo("clippy -p softfault --lib --examples -- -D warnings"))?;
+    shell::run(&shell::cargo("clippy -p softfault --lib --no-default-features -- -D warnings"))?;
     shell::run(&shell::cargo("clippy -p softfault-host --lib -- -D warnings"))
 }
 

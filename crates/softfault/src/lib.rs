@@ -87,6 +87,8 @@
 //!
 //! | feature | what it is for |
 //! | --- | --- |
+//! | `files` (on) | objects whose pages come from files, from the embedder, or are another owner's frames |
+//! | `hugetlb` (on) | pools of huge pages, and objects whose pages come from them |
 //! | `hooks` (off) | this project's own tests and measurements; nothing of it is promised |
 //!
 //! A port tests itself with [`Vm::check`], and its page tables with [`table::format::conformance`].
@@ -98,6 +100,11 @@
 #![no_std]
 #![deny(unsafe_code)]
 #![cfg_attr(softfault_sync, allow(dead_code, missing_docs))]
+// A build without a part still has what only that part uses; nothing of it is compiled to code.
+#![cfg_attr(
+    not(all(feature = "files", feature = "hugetlb")),
+    allow(dead_code, unreachable_code, unreachable_patterns, unused_imports, unused_variables)
+)]
 
 #[cfg(test)]
 extern crate std;
@@ -107,6 +114,7 @@ mod testing;
 pub mod account;
 pub mod addr;
 mod base;
+mod built;
 pub mod check;
 pub mod clear;
 mod compact;

@@ -14,6 +14,7 @@
 //! Locks on entry: none, no section.
 
 use super::Base;
+use crate::built::HUGETLB;
 use crate::hash::jhash2;
 use crate::lock::{WordLock, is_free, lock_word, try_lock_word};
 use crate::machine::{MAX_CPUS, Machine};
@@ -78,7 +79,7 @@ impl<M: Machine> Base<M> {
     /// Whether faults on pages of pools take a mutex.
     #[inline(always)]
     pub(crate) fn has_hugetlb_mutexes(&self) -> bool {
-        self.tunables.hugetlb_locking != HugetlbLocking::Lockfree
+        HUGETLB && self.tunables.hugetlb_locking != HugetlbLocking::Lockfree
     }
 
     /// Takes the mutex of a page.

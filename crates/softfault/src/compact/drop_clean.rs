@@ -34,7 +34,7 @@ impl<M: Machine> Vm<M> {
     /// frames freed.
     pub(crate) fn drop_clean_until(&self, nr_blocks: u64, nr_frames: u64, shortage: Shortage) -> u64 {
         self.assert_outside();
-        if self.has_files.load(Ordering::Relaxed) == 0 {
+        if !self.has_file_objects() {
             return 0;
         }
         let nr_frames = nr_frames.min(MOST_AT_A_TIME);

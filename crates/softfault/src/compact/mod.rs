@@ -27,6 +27,7 @@ mod block;
 mod candidates;
 mod drop_batch;
 mod drop_clean;
+#[cfg(feature = "files")]
 mod evict;
 mod migrate;
 mod moves;

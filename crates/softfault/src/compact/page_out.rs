@@ -26,7 +26,7 @@ impl<M: Machine> Vm<M> {
     /// Drops folios of a file inside these pages. The caller has something that keeps the object.
     pub(crate) fn page_out(&self, id: ObjectId, file: FileId, pages: ObjectPages) {
         self.assert_outside();
-        if !may_be_visited(self.object(id).nr_members.load(Ordering::Relaxed)) {
+        if !self.has_file_objects() || !may_be_visited(self.object(id).nr_members.load(Ordering::Relaxed)) {
             return;
         }
         self.begin_writes(&self.keep_object(id), file, pages);

@@ -30,7 +30,7 @@ impl<M: Machine> Vm<M> {
     /// ones first. Returns the number of frames freed.
     pub(crate) fn free_files(&self, nr_blocks: u64, nr_frames: u64, shortage: Shortage) -> u64 {
         let nr_freed = self.drop_clean_until(nr_blocks, nr_frames, shortage);
-        if nr_freed > 0 || shortage == Shortage::Low || self.has_files.load(Ordering::Relaxed) == 0 {
+        if nr_freed > 0 || shortage == Shortage::Low || !self.has_file_objects() {
             return nr_freed;
         }
         match self.write_dirty(nr_blocks, nr_frames.min(MOST_AT_A_TIME)) {

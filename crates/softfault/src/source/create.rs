@@ -47,6 +47,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`NewFileError`]; nothing is kept then.
+    #[cfg(feature = "files")]
     pub fn new_file_object(
         &self,
         size_bytes: u64,
@@ -67,6 +68,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`NewFileError`]; nothing is kept then.
+    #[cfg(feature = "files")]
     pub fn new_explicit_object(
         &self,
         size_bytes: u64,
@@ -88,6 +90,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`NewForeignError`]; nothing is kept then.
+    #[cfg(feature = "files")]
     pub fn new_foreign_object(&self, range: FrameRange) -> Result<SharedObject<'_, M>, NewForeignError> {
         self.assert_outside();
         self.call();
@@ -106,6 +109,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`ForeignFill`]; nothing has changed.
+    #[cfg(feature = "files")]
     pub fn filled(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
         self.call();
         self.end_fill(fill, result, Answer::Later)

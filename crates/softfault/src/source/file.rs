@@ -23,6 +23,7 @@ use super::slot::{LostFill, PageFrame, PageSlot};
 use super::transit::NotRead;
 use crate::account::Event;
 use crate::addr::{Order, PAGE_SIZE};
+use crate::built::{OF_FILES, OfFiles};
 use crate::frame::Io;
 use crate::links::Links;
 use crate::machine::file::FillWay;
@@ -41,6 +42,7 @@ pub(crate) const MOST_FILE_ORDER: Order = Order(Order::PMD.0 - 1);
 pub(crate) struct FileRead<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
     fill: FileFill,
+    _built: OfFiles,
     /// The end of the pages that are read afterwards, if they can be.
     ahead_end: u64,
 }
@@ -86,12 +88,13 @@ impl<M: Machine> Links<M> {
         slot: PageSlot<'_>,
         head: PageFrame,
     ) -> Result<FileRead<'vm, M>, LostFill> {
+        let Some(built) = OF_FILES else { return Err(LostFill) };
         let first_page = around(index, head.order).start;
         slot.begin_fill(head, || self.make_folio_to_read(head.pfn, head.order, id.0, first_page))?;
         let object = self.object_keep_found(inside, id);
         let way = if self.is_explicit(id) { FillWay::Install } else { FillWay::Read };
         let fill = self.fill_of(id, file, first_page, head, way);
-        Ok(FileRead { object, fill, ahead_end: 0 })
+        Ok(FileRead { object, fill, _built: built, ahead_end: 0 })
     }
 
     /// Puts a folio of an explicit object in transit, in the embedder's hands. The caller has marked it as moving, and no
@@ -232,7 +235,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
 
     /// Asks the machine. Afterwards the pages are there, or missing, or still in transit.
     fn ask(self) -> Result<Option<Ahead<'vm, M>>, NotRead> {
-        let FileRead { object, fill, ahead_end } = self;
+        let FileRead { object, fill, ahead_end, .. } = self;
         let links = object.links();
         let pages = fill.first_page + fill.nr_frames()..ahead_end;
         if fill.len_bytes == 0 {

@@ -16,6 +16,7 @@ mod cut;
 mod cut_nodes;
 mod cut_plan;
 mod discard;
+#[cfg(feature = "files")]
 pub(crate) mod explicit;
 mod fail;
 pub(crate) mod file;

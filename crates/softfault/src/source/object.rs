@@ -18,6 +18,7 @@
 
 use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageFrame, PageSlot, level_of};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
+use crate::built::{FILES, HUGETLB};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source, SubpoolId};
 use crate::links::Links;
 use crate::machine::{FileId, FrameRange, Machine};
@@ -92,7 +93,7 @@ const IS_HUGETLB: u64 = 4;
 
 impl ObjectData {
     pub(super) fn is_hugetlb(&self) -> bool {
-        self.is_file.get() == IS_HUGETLB
+        HUGETLB && self.is_file.get() == IS_HUGETLB
     }
 }
 
@@ -264,12 +265,18 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object_file(&self, id: ObjectId) -> Option<FileId> {
         let data = self.object(id);
-        (data.is_file.get() == IS_FILE).then(|| FileId(data.file.get()))
+        (FILES && data.is_file.get() == IS_FILE).then(|| FileId(data.file.get()))
+    }
+
+    /// Whether there has been an object with a file.
+    #[inline]
+    pub(crate) fn has_file_objects(&self) -> bool {
+        FILES && self.has_files.load(Ordering::Relaxed) != 0
     }
 
     /// Whether missing pages are the embedder's to install.
     pub(crate) fn is_explicit(&self, id: ObjectId) -> bool {
-        self.object(id).is_file.get() == IS_EXPLICIT
+        FILES && self.object(id).is_file.get() == IS_EXPLICIT
     }
 
     /// Whether missing pages are not zero.
@@ -281,7 +288,7 @@ impl<M: Machine> Links<M> {
     /// Whether missing pages come in fills.
     #[inline]
     pub(crate) fn has_fills(&self, id: ObjectId) -> bool {
-        matches!(self.object(id).is_file.get(), IS_FILE | IS_EXPLICIT)
+        FILES && matches!(self.object(id).is_file.get(), IS_FILE | IS_EXPLICIT)
     }
 
     /// The foreign frames that are its pages, if they are.
@@ -290,7 +297,7 @@ impl<M: Machine> Links<M> {
         let data = self.object(id);
         let word = data.file.get();
         let frames = FrameRange { first: Pfn(word as u32), nr_frames: word >> NR_FOREIGN_SHIFT };
-        (data.is_file.get() == IS_FOREIGN).then_some(frames)
+        (FILES && data.is_file.get() == IS_FOREIGN).then_some(frames)
     }
 
     /// The frame of a page of such an object.

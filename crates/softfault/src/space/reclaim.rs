@@ -146,7 +146,7 @@ impl<M: Machine> Vm<M> {
             return true;
         }
         let nr_freed = self.shrink(self.tunables.shrink_blocks_direct, nr_frames, Shortage::Refused);
-        if self.has_files.load(Ordering::Relaxed) != 0 {
+        if self.has_file_objects() {
             retries.note_freed(nr_freed);
         }
         nr_freed > 0 || by_another

@@ -54,7 +54,7 @@ pub const KERNEL: Rules<'static> = Rules {
 
 const LAYERS: &[Layer] = &[
     // Words, and the values that every layer speaks in.
-    Layer { name: "words", members: &["sync", "addr", "hash", "errno", "linux", "setters"] },
+    Layer { name: "words", members: &["sync", "addr", "built", "hash", "errno", "linux", "setters"] },
     Layer { name: "values", members: &["policy", "table/format", "space/vma", "tunables", "machine", "notify/notice"] },
     // Typed views of frames, what a CPU has and counts, locks in words, sections.
     Layer {

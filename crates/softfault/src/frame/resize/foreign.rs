@@ -32,6 +32,7 @@ impl<M: Machine> Memory<M> {
     /// # Errors
     ///
     /// [`AddMemoryRefusal`]; nothing has changed then.
+    #[cfg(feature = "files")]
     pub fn add_foreign_memory(&self, range: FrameRange) -> Result<(), AddMemoryRefusal> {
         self.assert_outside();
         self.call();
@@ -59,6 +60,7 @@ impl<M: Machine> Memory<M> {
     /// # Errors
     ///
     /// [`RemoveMemoryRefusal`]; nothing has changed then. `InUse`: an object names some of them, or a pin.
+    #[cfg(feature = "files")]
     pub fn remove_foreign_memory(&self, range: FrameRange) -> Result<(), RemoveMemoryRefusal> {
         self.assert_outside();
         self.call();

@@ -14,6 +14,7 @@
 use super::mmap_error::MmapError;
 use crate::account::Event;
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
+use crate::built::HUGETLB;
 use crate::errno::op_error;
 use crate::frame::{Fill, FrameList, HugetlbCounts, NoHugePages, OutOfFrames, PoolId, PoolRefusal, Source, SubpoolId};
 use crate::linux::{MapFlags, MapType};
@@ -64,6 +65,9 @@ pub(super) fn pool_of(order: Order) -> Result<PoolId, HugetlbError> {
 /// The size that the flags of mmap(2) ask for.
 pub(super) fn order_of(flags: MapFlags) -> Option<Order> {
     const SIZE: u64 = 0x3f;
+    if !HUGETLB {
+        return None;
+    }
     match flags.to_linux() >> 26 & SIZE {
         0 => Some(Order::PMD),
         size if size == MapFlags::HUGE_2MB.to_linux() >> 26 => Some(Order::PMD),
@@ -92,6 +96,7 @@ impl<M: Machine> Vm<M> {
     /// In a callback ([`Machine`]).
     ///
     /// Source: Documentation/admin-guide/mm/hugetlbpage.rst of Linux.
+    #[cfg(feature = "hugetlb")]
     pub fn set_nr_hugepages(&self, order: Order, nr: u64) -> Result<u64, HugetlbError> {
         self.call();
         let id = pool_of(order)?;
@@ -133,6 +138,7 @@ impl<M: Machine> Vm<M> {
     /// In a callback ([`Machine`]).
     ///
     /// Source: Documentation/admin-guide/mm/hugetlbpage.rst of Linux.
+    #[cfg(feature = "hugetlb")]
     pub fn demote_hugepages(&self, nr: u64) -> Result<u64, HugetlbError> {
         self.call();
         let _from = lock_word(&self.pool(PoolId::Of1G).resize, &self.machine);
@@ -162,6 +168,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`HugetlbError`]; nothing has changed.
+    #[cfg(feature = "hugetlb")]
     pub fn set_nr_overcommit_hugepages(&self, order: Order, nr: u64) -> Result<(), HugetlbError> {
         self.call();
         self.hugetlb_set_overcommit(pool_of(order)?, nr);
@@ -174,6 +181,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`HugetlbError`].
+    #[cfg(feature = "hugetlb")]
     pub fn hugetlb_counts(&self, order: Order) -> Result<HugetlbCounts, HugetlbError> {
         self.call();
         Ok(self.hugetlb_counts_of(pool_of(order)?))
@@ -189,6 +197,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`HugetlbError`]; nothing is kept then.
+    #[cfg(feature = "hugetlb")]
     pub fn new_hugetlb_object(&self, size_bytes: u64, order: Order) -> Result<SharedObject<'_, M>, HugetlbError> {
         let id = pool_of(order)?;
         if !size_bytes.is_multiple_of(id.order().nr_pages() * PAGE_SIZE) {
@@ -216,6 +225,7 @@ impl<M: Machine> Vm<M> {
     }
 }
 
+#[cfg(feature = "hugetlb")]
 impl<M: Machine> SharedObject<'_, M> {
     /// Reserves the missing ones of these huge pages, up to the size, as a mapping of them does: their faults are not
     /// refused. The reservations end with a hole, a smaller size, or the object.

@@ -37,6 +37,7 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// [`ForeignWrite`]; nothing has changed.
+    #[cfg(feature = "files")]
     pub fn written(&self, write: FileWrite, result: Result<(), WriteError>) -> Result<(), ForeignWrite> {
         self.call();
         self.end_write(write, result)
@@ -137,6 +138,7 @@ impl<M: Machine> Vm<M> {
     }
 }
 
+#[cfg(feature = "files")]
 impl<M: Machine> SharedObject<'_, M> {
     /// Writes those of the pages, by number, that are dirty to the object's file, and waits until they are written. Pages
     /// that are stored to meanwhile may be written or not. An object without a file has nothing to write.
