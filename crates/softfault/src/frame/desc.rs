@@ -3,7 +3,7 @@
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
 //!        of an object's page: order 8..13 in place of maps | UPTODATE 13 | LOCKED 14 | WAITERS 15 |
-//!        WRITEBACK 16: see `folio_lock.rs`
+//!        WRITEBACK 16: see `folio_lock.rs` | TOUCHED 17
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
@@ -50,6 +50,8 @@ pub(super) const LOCKED: u64 = 1 << 14;
 pub(super) const WAITERS: u64 = 1 << 15;
 /// The content is being written: with LOCKED to the swap area, without to the file.
 pub(super) const WRITEBACK: u64 = 1 << 16;
+/// Of a page of an object: it was used since the last mark. Set with REFERENCED and DIRTY, and cleared by a mark alone.
+pub(super) const TOUCHED: u64 = 1 << 17;
 
 // The map count never overflows into the pins. Up to MAX_CPUS raises can be between test and
 // addition. A split adds without a test: one for each leaf table, and there are fewer tables than
@@ -154,6 +156,10 @@ impl FrameState {
     pub fn was_referenced(self) -> bool {
         self.0 & REFERENCED != 0
     }
+    /// Whether the object's page was used since the last mark, as far as is known without a look at entries.
+    pub fn was_touched(self) -> bool {
+        self.0 & TOUCHED != 0
+    }
     /// Whether the object's page was written since it came to the object, or, of a file, since it was written back.
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
@@ -223,7 +229,7 @@ impl FrameDesc {
     pub(super) fn assign_moved(&self, from: &FrameDesc) {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
-        let kept = REFERENCED | DIRTY | UPTODATE | ORDER_MASK << ORDER_SHIFT;
+        let kept = REFERENCED | TOUCHED | DIRTY | UPTODATE | ORDER_MASK << ORDER_SHIFT;
         self.state.set(FrameKind::Shared as u64 | from.state().0 & kept);
     }
 
@@ -238,7 +244,7 @@ impl FrameDesc {
     /// Initialises the head of a part of a folio that was cut, with the same flags. The caller owns
     /// the frames alone, and no entry names them yet.
     pub(crate) fn note_as(&self, old: FrameState) {
-        self.note(old.0 & (REFERENCED | DIRTY));
+        self.note(old.0 & (REFERENCED | TOUCHED | DIRTY));
     }
 
     /// Resets it to free. The caller owns the frame alone.
@@ -283,7 +289,7 @@ impl FrameDesc {
     /// section in which the object's slot was read. Does not write if they are set.
     #[inline]
     pub(crate) fn note_mapped(&self, access: Access) {
-        self.note(MAPPED | REFERENCED | if access == Access::Write { DIRTY } else { 0 });
+        self.note(MAPPED | REFERENCED | TOUCHED | if access == Access::Write { DIRTY } else { 0 });
     }
 
     /// Sets the mapped flag for an entry that a fault on a neighbour makes: nobody has used the page.
@@ -295,18 +301,18 @@ impl FrameDesc {
     /// page can leave its object.
     #[inline]
     pub(crate) fn note_use(&self, leaf: &Leaf) {
-        self.note(if leaf.accessed { REFERENCED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
+        self.note(if leaf.accessed { REFERENCED | TOUCHED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
     }
 
     /// Sets DIRTY, for a write that was not made through an entry. In the section in which the page was found.
     pub(crate) fn note_written(&self) {
-        self.note(DIRTY);
+        self.note(DIRTY | TOUCHED);
     }
 
     /// Sets REFERENCED, for a read that was not made through an entry.
     #[inline]
     pub(crate) fn note_referenced(&self) {
-        self.note(REFERENCED);
+        self.note(REFERENCED | TOUCHED);
     }
 
     /// Clears REFERENCED of a clean folio, which was `seen` so and may be anything by now.
@@ -320,6 +326,11 @@ impl FrameDesc {
     /// Clears MAPPED and REFERENCED of a folio without entries, which the caller has marked as moving: nobody can make one.
     pub(crate) fn forget_mapped(&self) {
         self.state.fetch_and(!(MAPPED | REFERENCED), Ordering::AcqRel);
+    }
+
+    /// Clears TOUCHED. In a section in which the object's word names the page.
+    pub(crate) fn forget_touch(&self) {
+        self.state.fetch_and(!TOUCHED, Ordering::AcqRel);
     }
 
     #[inline]

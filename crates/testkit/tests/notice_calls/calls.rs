@@ -189,6 +189,8 @@ calls! {
     Yes "SharedObject::object_page_state": |s| _ = s.object.object_page_state(0);
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
+    No "SharedObject::mark_untouched": |s| s.object.mark_untouched();
+    No "SharedObject::touched": |s| s.object.touched(0..9, &mut |_| ());
     No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);
     No "SharedObject::restore_tail_descs": |s| _ = s.object.restore_tail_descs(0);
     No "SharedObject::allocate": |s| _ = s.object.allocate(0..3);

@@ -12,7 +12,7 @@
 
 use super::{AddMemoryRefusal, RemoveMemoryRefusal, sections_of};
 use crate::addr::Pfn;
-use crate::frame::desc::{DIRTY, MAPPED, REFERENCED, UPTODATE};
+use crate::frame::desc::{DIRTY, MAPPED, REFERENCED, TOUCHED, UPTODATE};
 use crate::frame::lay_out::{REMOVED, first_desc_of};
 use crate::frame::mem_sections::{MEM_SECTION_SHIFT, frames_of};
 use crate::frame::{FrameDesc, FrameKind, Frames, Memory};
@@ -128,7 +128,7 @@ impl FrameDesc {
         self.owner.set(FOREIGN);
         self.index.set(number);
         self.link.set(0);
-        self.state.set(FrameKind::Shared as u64 | UPTODATE | MAPPED | REFERENCED | DIRTY);
+        self.state.set(FrameKind::Shared as u64 | UPTODATE | MAPPED | REFERENCED | TOUCHED | DIRTY);
     }
 
     /// Whether it is that of a foreign frame.

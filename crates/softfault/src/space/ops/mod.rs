@@ -31,6 +31,7 @@ mod report;
 mod subpool;
 mod subscribe;
 mod tail_descs;
+mod touched;
 mod unmap;
 mod will_need;
 mod write_back;

@@ -1,0 +1,123 @@
+//! Which pages of an object were touched since a mark.
+#![deny(unsafe_code)]
+#![allow(clippy::single_range_in_vec_init)] // what is reported are runs
+
+mod common;
+
+use common::files::file;
+use common::objects::{EXTRA, Object, map, object, orders};
+use common::*;
+use softfault::policy::folio::FolioOrders;
+use softfault::{Access, Term};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+const BASE_ORDERS: FolioOrders = FolioOrders::BASE;
+const PAGES: u64 = 16;
+
+fn touched(object: &Object<'_>) -> Vec<std::ops::Range<u64>> {
+    let mut runs = Vec::new();
+    object.touched(0..PAGES, &mut |run| runs.push(run));
+    runs
+}
+
+/// By mappings of two programs, the handle and pins, and through entries that are there; neighbours that a fault maps are not touched.
+#[test]
+fn each_kind_of_touch_is_reported() {
+    in_each_setup(1, 16 << 20, |w| {
+        let object = object(w, PAGES, BASE_ORDERS);
+        (0..PAGES).for_each(|page| object.write(page * PAGE, &[1]).unwrap());
+        assert_eq!(touched(&object), [0..PAGES]);
+        map(w.space, BASE, PAGES, &object, 0);
+        let child = w.space.fork().unwrap();
+        object.mark_untouched();
+        assert_eq!(touched(&object), []);
+        child.handle_fault(BASE + 2 * PAGE, Access::Read).unwrap();
+        assert_eq!(touched(&object), [2..3], "not what was mapped around it");
+        w.cpu.enter(&child).unwrap().load(BASE + 2 * PAGE, &mut [0]).unwrap();
+        w.cpu.enter(&child).unwrap().load(BASE + 3 * PAGE, &mut [0]).unwrap();
+        object.read(7 * PAGE, &mut [0]);
+        object.write(8 * PAGE, &[2]).unwrap();
+        drop(w.space.pin_page(BASE + 10 * PAGE, Term::Short).unwrap());
+        w.space.write(BASE + 15 * PAGE, &[3]).unwrap();
+        assert_eq!(touched(&object), [2..4, 7..9, 10..11, 15..16]);
+        assert_eq!(touched(&object), [2..4, 7..9, 10..11, 15..16], "a report changes nothing");
+        let mut part = Vec::new();
+        object.touched(3..8, &mut |run| part.push(run));
+        assert_eq!(part, [3..4, 7..8]);
+        object.mark_untouched();
+        // Through entries that a fault on another page has made.
+        let running = w.cpu.enter(w.space).unwrap();
+        running.load(BASE, &mut [0]).unwrap();
+        running.load(BASE + PAGE, &mut [0]).unwrap();
+        drop(running);
+        assert_eq!(touched(&object), [0..2]);
+        check(w.vm, &[w.space, &child]);
+    });
+}
+
+/// What reclaim, compaction and splits do to a page leaves its mark.
+#[test]
+fn marks_stay_with_their_pages() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (_file, read) = file(w, PAGES * PAGE, BASE_ORDERS);
+        (0..PAGES).for_each(|page| assert_eq!(read.read(page * PAGE, &mut [0]), 1));
+        map(w.space, EXTRA, PAGES, &read, 0);
+        read.mark_untouched();
+        let heads = [4, 5].map(|page| {
+            w.space.handle_fault(EXTRA + page * PAGE, Access::Read).unwrap();
+            frame_of(w.space, EXTRA + page * PAGE)
+        });
+        // The front hand forgets uses.
+        w.vm.look_at_clean_folio(heads[0]);
+        w.vm.migrate_frame(heads[1]).unwrap();
+        assert_eq!(touched(&read), [4..6]);
+        w.space.munmap(EXTRA, PAGES * PAGE).unwrap();
+        assert_eq!(touched(&read), [4..6]);
+        read.discard(4..5);
+        read.read(4 * PAGE, &mut [0]);
+        read.mark_untouched();
+        read.discard(4..5);
+        assert_eq!(touched(&read), []);
+
+        let folios = object(w, PAGES, orders(2, 2));
+        (0..PAGES).for_each(|page| folios.write(page * PAGE, &[1]).unwrap());
+        folios.mark_untouched();
+        folios.read(5 * PAGE, &mut [0]);
+        assert_eq!(touched(&folios), [4..8], "folios count as a whole");
+        let halves = object(w, PAGES, orders(0, 2));
+        halves.write(0, &[1]).unwrap();
+        halves.mark_untouched();
+        halves.read(0, &mut [0]);
+        halves.discard(0..1);
+        assert_eq!(touched(&halves), [1..4], "the rest of the folio is in other frames");
+    });
+}
+
+/// A page that is touched again and again beside marks and reports is in the report that follows.
+#[test]
+fn no_touch_is_lost() {
+    in_setup(Setup::PLAIN, 3, 16 << 20, |w| {
+        let object = object(w, PAGES, BASE_ORDERS);
+        (0..PAGES).for_each(|page| object.write(page * PAGE, &[1]).unwrap());
+        map(w.space, BASE, PAGES, &object, 0);
+        let rounds = [const { AtomicU64::new(0) }; 2];
+        let toucher = |i: usize| {
+            let rounds = &rounds;
+            move |running: &softfault_host::Running<'_>, stop: &AtomicBool| {
+                while !stop.load(SeqCst) {
+                    running.load(BASE + (3 + 5 * i as u64) * PAGE, &mut [0]).unwrap();
+                    rounds[i].fetch_add(1, SeqCst);
+                }
+            }
+        };
+        w.race(&[&toucher(0), &toucher(1)], |_| {
+            for _ in 0..200 {
+                object.mark_untouched();
+                let before = rounds.each_ref().map(|nr| nr.load(SeqCst));
+                // One that began before the mark may be counted; the next one has not.
+                wait_until(|| (0..2).all(|i| rounds[i].load(SeqCst) > before[i] + 1));
+                assert_eq!(touched(&object), [3..4, 8..9]);
+            }
+        });
+    });
+}
