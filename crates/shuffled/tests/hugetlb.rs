@@ -113,6 +113,34 @@ fn a_reservation_against_a_fault() {
     });
 }
 
+/// H9: the last mapping of an object goes while a fault fills its page in. The fault counts nothing in the object, so the end waits
+/// for it, and the page and its claim are the pool's again.
+#[test]
+fn the_end_of_an_object_against_a_fault() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        let object = vm.new_hugetlb_object(HUGE, Order::PMD).unwrap();
+        map(space, AT, &object, MapFlags::empty()).unwrap();
+        drop(object);
+        let told = Arc::clone(&told);
+        let fault = move || match touch(vm, space) {
+            Ok(()) => _ = told[0].fetch_add(1, Relaxed),
+            Err(error) => {
+                assert_eq!(error, FaultError::NotMapped);
+                told[1].fetch_add(1, Relaxed);
+            }
+        };
+        run(2, vec![Box::new(fault), Box::new(move || space.munmap(AT, HUGE).unwrap())]);
+        assert_eq!(free(vm), (1, 1, 0));
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
 /// H6: a smaller pool and a fault compete for a page without a reservation.
 #[test]
 fn a_smaller_pool_against_a_fault() {

@@ -30,9 +30,11 @@ Layouts: which pages belong to which CPU
   same-object  each CPU runs its own address space; all map one shared object, and every CPU touches all of its
                pages in the same order. The default is 512 touches (2 MiB)
   own-part     as same-object, but each CPU touches a part of its own, 2 MiB
-  pool         huge pages of a reserved pool: the pages of one file belong to the CPUs in turn. Each CPU maps its own
+  pool         huge pages of a reserved pool: the pages of one file belong to the CPUs in turn. Each CPU has its own
                pages, one beside the other, in its own address space. --hugetlb-locking has the discipline. The default
-               is 64 touches
+               is 64 touches. Faults are counted twice. Cold: CPU 0 has made the pool, and mapped and reserved all pages,
+               so that it wrote each word and each block last. Steady: each CPU has then taken its pages out of the
+               file, mapped and reserved them again, and faults on them a second time
 
 Fault-around
   With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
@@ -53,7 +55,8 @@ JSON
   One object with the keys cpus, layout, discipline (the fault-locking mode), hugetlb_locking (null without a pool),
   frames, pages, touches, memory_gib, faults, fault_around (null without it), transfers_per_1000_faults,
   transfers_per_1000_pages, read_misses_per_1000_faults, worst (a list of structure, field,
-  transfers_per_1000_faults and read_misses_per_1000_faults, most transfers first), experiment, value and unit.
+  transfers_per_1000_faults and read_misses_per_1000_faults, most transfers first), experiment, value and unit. With a pool
+  steady_transfers_per_1000_faults, steady_read_misses_per_1000_faults and steady_worst, too.
 
 Examples:
   softfault conflicts --cpus 512
@@ -123,7 +126,7 @@ impl Pages {
         self.order
     }
     /// Frames of one page.
-    pub fn nr_frames(self) -> u64 {
+    pub const fn nr_frames(self) -> u64 {
         1 << self.order
     }
 }

@@ -1,9 +1,12 @@
-//! The layout `pool`: a file whose pages come from a reserved pool, mapped in a space for each CPU.
+//! The layout `pool`: a file whose pages come from a reserved pool, mapped in a space for each CPU. Its faults are counted twice:
+//!
+//! - *cold*: CPU 0 has made the pool, and mapped and reserved all pages, so that it wrote all words last;
+//! - *steady*: each CPU has taken its pages out, and mapped and reserved them again, and faults on them a second time.
 
-use super::machine::Simulated;
+use super::machine::{self, Simulated};
 use super::options::{Layout, OBJECT_AT, Options, PAGE_BYTES, Pages};
 use crate::error::LabError;
-use softfault_recorded::{AddressSpace, HugetlbLocking, MapFlags, ObjectPart, Order, Prot, Vm};
+use softfault_recorded::{AddressSpace, HugetlbLocking, MapFlags, ObjectPart, Order, Prot, SharedObject, Vm};
 
 /// As the options say; the recorded core has types of its own.
 pub fn discipline(options: &Options) -> HugetlbLocking {
@@ -16,24 +19,72 @@ pub fn name(options: &Options) -> Option<&'static str> {
     (options.layout == Layout::Pool).then(|| options.hugetlb_locking.name())
 }
 
-/// Maps page `turn * CPUs + cpu` of one file in the space of the CPU, as its `turn`th. All are reserved.
-pub fn map(vm: &Vm<Simulated>, spaces: &[AddressSpace<Simulated>], options: &Options) -> Result<u64, LabError> {
-    let (order, bytes) = (Order(options.pages.order()), Pages::HUGE.nr_frames() * PAGE_BYTES);
-    let (nr_cpus, touches) = (options.nr_cpus(), u64::from(options.touches));
-    let wanted = nr_cpus * touches;
+/// Bytes of a page.
+const BYTES: u64 = Pages::HUGE.nr_frames() * PAGE_BYTES;
+
+/// A pool with a page for each touch, and a file of as many. Each space maps its pages.
+pub fn map<'vm>(
+    vm: &'vm Vm<Simulated>,
+    spaces: &[AddressSpace<Simulated>],
+    options: &Options,
+) -> Result<SharedObject<'vm, Simulated>, LabError> {
+    let order = Order(options.pages.order());
+    let wanted = options.nr_touched();
     let nr = vm.set_nr_hugepages(order, wanted).map_err(|e| LabError::subsystem("set_nr_hugepages", e))?;
     if nr < wanted {
         return Err(LabError::subsystem("pages of the pool", format!("{nr}, should be {wanted}")));
     }
-    let file = vm.new_hugetlb_object(wanted * bytes, order);
+    let file = vm.new_hugetlb_object(wanted * BYTES, order);
     let file = file.map_err(|e| LabError::subsystem("new_hugetlb_object", e))?;
-    for (cpu, space) in (0..nr_cpus).zip(spaces) {
-        for turn in 0..touches {
-            let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-            let part = ObjectPart::new(&file).with_offset_bytes((turn * nr_cpus + cpu) * bytes);
-            let done = space.mmap_object(OBJECT_AT + turn * bytes, bytes, prot, flags, part);
-            done.map_err(|e| LabError::subsystem(format!("mmap_object for turn {turn} of CPU {cpu}"), e))?;
+    (0..options.cpus).zip(spaces).try_for_each(|(cpu, space)| map_pages_of(cpu, space, options, &file))?;
+    Ok(file)
+}
+
+/// Each CPU unmaps its pages, takes them out of the file, and maps them again, which reserves them: as it was before the faults,
+/// but that CPUs have done for themselves what CPU 0 did then.
+pub fn begin_again(
+    spaces: &[AddressSpace<Simulated>],
+    options: &Options,
+    file: &SharedObject<'_, Simulated>,
+) -> Result<(), LabError> {
+    for (cpu, space) in (0..options.cpus).zip(spaces) {
+        machine::become_cpu(cpu);
+        let len = u64::from(options.touches) * BYTES;
+        space.munmap(OBJECT_AT, len).map_err(|e| LabError::subsystem(format!("munmap by CPU {cpu}"), e))?;
+        for turn in 0..u64::from(options.touches) {
+            let first = page_of(cpu, turn, options) * Pages::HUGE.nr_frames();
+            file.discard(first..first + Pages::HUGE.nr_frames());
         }
+        map_pages_of(cpu, space, options, file)?;
     }
-    Ok(OBJECT_AT)
+    Ok(())
+}
+
+/// Gives the host back what a page takes that was zeroed for a fault: nobody stores to it.
+pub fn forget_bytes(vm: &Vm<Simulated>, space: &AddressSpace<Simulated>, addr: u64) {
+    if let Some((pfn, _)) = space.frame_at_rest(addr) {
+        let first = u64::from(pfn.0) / Pages::HUGE.nr_frames() * Pages::HUGE.nr_frames();
+        vm.machine().forget(first..first + Pages::HUGE.nr_frames());
+    }
+}
+
+/// Page of the file that is the CPU's `turn`th.
+fn page_of(cpu: u16, turn: u64, options: &Options) -> u64 {
+    turn * options.nr_cpus() + u64::from(cpu)
+}
+
+/// All are reserved.
+fn map_pages_of(
+    cpu: u16,
+    space: &AddressSpace<Simulated>,
+    options: &Options,
+    file: &SharedObject<'_, Simulated>,
+) -> Result<(), LabError> {
+    for turn in 0..u64::from(options.touches) {
+        let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        let part = ObjectPart::new(file).with_offset_bytes(page_of(cpu, turn, options) * BYTES);
+        let done = space.mmap_object(OBJECT_AT + turn * BYTES, BYTES, prot, flags, part);
+        done.map_err(|e| LabError::subsystem(format!("mmap_object for turn {turn} of CPU {cpu}"), e))?;
+    }
+    Ok(())
 }

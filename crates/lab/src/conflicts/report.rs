@@ -31,6 +31,48 @@ pub struct Report {
     /// Reads of lines written by another CPU since.
     pub read_misses_per_1000_faults: f64,
     pub(super) worst: Vec<Worst>,
+    /// Faults after CPUs have taken their pages out and mapped them again, with a pool.
+    #[serde(flatten)]
+    pub steady: Option<Steady>,
+}
+
+/// Faults on pages of a pool on which the same CPUs have faulted before.
+#[derive(Serialize)]
+pub struct Steady {
+    /// As in [`Report`].
+    #[serde(rename = "steady_transfers_per_1000_faults")]
+    pub transfers_per_1000_faults: f64,
+    /// As in [`Report`].
+    #[serde(rename = "steady_read_misses_per_1000_faults")]
+    pub read_misses_per_1000_faults: f64,
+    #[serde(rename = "steady_worst")]
+    worst: Vec<Worst>,
+}
+
+impl Steady {
+    fn new(counted: &Counted) -> Steady {
+        Steady {
+            transfers_per_1000_faults: counted.rate(counted.transfers),
+            read_misses_per_1000_faults: counted.rate(counted.read_misses),
+            worst: counted.worst(),
+        }
+    }
+}
+
+impl Counted {
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 * 1000.0 / self.nr_faults as f64
+    }
+
+    fn worst(&self) -> Vec<Worst> {
+        let worst = |place: &Place| Worst {
+            structure: place.structure.clone(),
+            field: place.field.clone(),
+            transfers_per_1000_faults: self.rate(place.transfers),
+            read_misses_per_1000_faults: self.rate(place.read_misses),
+        };
+        self.places.iter().take(NR_WORST).map(worst).collect()
+    }
 }
 
 /// A field of a structure, whose lines moved.
@@ -45,13 +87,6 @@ pub(super) struct Worst {
 impl Report {
     /// Reckons rates.
     pub fn new(options: &Options, counted: Counted) -> Report {
-        let rate = |count: u64| count as f64 * 1000.0 / counted.nr_faults as f64;
-        let worst = |place: &Place| Worst {
-            structure: place.structure.clone(),
-            field: place.field.clone(),
-            transfers_per_1000_faults: rate(place.transfers),
-            read_misses_per_1000_faults: rate(place.read_misses),
-        };
         Report {
             cpus: options.cpus,
             layout: options.layout.name(),
@@ -63,10 +98,11 @@ impl Report {
             memory_gib: options.nr_frames() as f64 / (1 << 18) as f64,
             faults: counted.nr_faults,
             fault_around: options.fault_around.map(crate::bench::Window::name),
-            transfers_per_1000_faults: rate(counted.transfers),
+            transfers_per_1000_faults: counted.rate(counted.transfers),
             transfers_per_1000_pages: counted.transfers as f64 * 1000.0 / options.nr_touched() as f64,
-            read_misses_per_1000_faults: rate(counted.read_misses),
-            worst: counted.places.iter().take(NR_WORST).map(worst).collect(),
+            read_misses_per_1000_faults: counted.rate(counted.read_misses),
+            worst: counted.worst(),
+            steady: counted.steady.as_deref().map(Steady::new),
         }
     }
 
@@ -81,9 +117,7 @@ impl Report {
     /// The rates, and the fields whose lines moved most.
     pub(super) fn table(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {:.1} GiB, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n\
-             transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
-             read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
+            "{} simulated CPUs, {:.1} GiB, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n",
             self.cpus,
             self.memory_gib,
             self.touches,
@@ -92,12 +126,12 @@ impl Report {
             self.layout,
             self.fault_locking,
             self.frames,
-            self.transfers_per_1000_faults,
-            self.read_misses_per_1000_faults
         );
         if let Some(discipline) = self.hugetlb_locking {
-            let _ = writeln!(text, "pages of a pool, discipline {discipline}\n");
+            let _ =
+                writeln!(text, "pages of a pool, discipline {discipline}\n\ncold: CPU 0 has mapped and reserved them");
         }
+        rates(&mut text, [self.transfers_per_1000_faults, self.read_misses_per_1000_faults]);
         if self.fault_around.is_some() {
             let _ = writeln!(
                 text,
@@ -105,18 +139,35 @@ impl Report {
                 self.transfers_per_1000_pages
             );
         }
-        if self.worst.is_empty() {
-            text.push_str("no line travelled\n");
-            return text;
-        }
-        let _ = writeln!(text, "{:>10} {:>12}   the worst, by structure and field", "transfers", "read misses");
-        for worst in &self.worst {
-            let _ = writeln!(
-                text,
-                "{:>10.2} {:>12.2}   {}.{}",
-                worst.transfers_per_1000_faults, worst.read_misses_per_1000_faults, worst.structure, worst.field
-            );
+        places(&mut text, &self.worst);
+        if let Some(steady) = &self.steady {
+            let _ = writeln!(text, "\nsteady: each CPU has taken its pages out, and mapped and reserved them again");
+            rates(&mut text, [steady.transfers_per_1000_faults, steady.read_misses_per_1000_faults]);
+            places(&mut text, &steady.worst);
         }
         text
+    }
+}
+
+fn rates(text: &mut String, [transfers, read_misses]: [f64; 2]) {
+    let _ = writeln!(
+        text,
+        "transfers per 1,000 faults    {transfers:8.2}   writes to a cache line last written by another CPU\n\
+         read misses per 1,000 faults  {read_misses:8.2}   reads of a line that another CPU has written since\n",
+    );
+}
+
+fn places(text: &mut String, worst: &[Worst]) {
+    if worst.is_empty() {
+        text.push_str("no line travelled\n");
+        return;
+    }
+    let _ = writeln!(text, "{:>10} {:>12}   the worst, by structure and field", "transfers", "read misses");
+    for worst in worst {
+        let _ = writeln!(
+            text,
+            "{:>10.2} {:>12.2}   {}.{}",
+            worst.transfers_per_1000_faults, worst.read_misses_per_1000_faults, worst.structure, worst.field
+        );
     }
 }

@@ -12,7 +12,7 @@ use softfault_recorded::policy::around::{AroundOrder, FaultAround};
 use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::sync::{Touch, record};
 use softfault_recorded::{
-    AddressSpace, FaultDone, FaultLocking, HugeKnobs, MapFlags, ObjectPart, Order, Prot, Tunables, Vm,
+    AddressSpace, FaultDone, FaultLocking, HugeKnobs, MapFlags, ObjectPart, Order, Prot, SharedObject, Tunables, Vm,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,6 +43,8 @@ pub struct Counted {
     pub read_misses: u64,
     /// By structure and field, most transfers first.
     pub places: Vec<Place>,
+    /// The same faults once more, with a pool: see `pool.rs`.
+    pub steady: Option<Box<Counted>>,
 }
 
 /// Runs the faults of `options`; `beside` is called within each turn, recorded as
@@ -56,7 +58,7 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     let recording = Recording::start(Rc::clone(&lines));
     // On the heap, so that its address stays what it is while places are looked up.
     let vm = Box::new(Vm::new(machine, tunables).map_err(|e| LabError::subsystem("Vm::new", e))?);
-    let (spaces, base) = spaces(&vm, options)?;
+    let (spaces, base, file) = spaces(&vm, options)?;
     let run_it = |cpu: u16| {
         machine::become_cpu(cpu);
         of_cpu(&spaces, cpu).activate()
@@ -65,33 +67,42 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     if options.frames == Frames::Aged {
         history::fill_and_thin_out(&vm, &spaces[0], options)?;
     }
-    // The last writers so far are kept; the costs are not.
-    lines.borrow_mut().start_counting();
-    let nr_faults = take_turns(&spaces, base, options, &mut beside)?;
+    let mut count = || {
+        // The last writers so far are kept; the costs are not.
+        lines.borrow_mut().start_counting();
+        let nr_faults = take_turns(&vm, &spaces, base, options, &mut beside)?;
+        let lines = lines.borrow();
+        let places = machine::unrecorded(|| {
+            by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)))
+        });
+        Ok(Counted { nr_faults, transfers: lines.transfers, read_misses: lines.read_misses, places, steady: None })
+    };
+    let mut counted: Counted = count()?;
+    if let Some(file) = &file {
+        pool::begin_again(&spaces, options, file)?;
+        counted.steady = Some(Box::new(count()?));
+    }
     drop(recording);
-    let lines = lines.borrow();
-    let places = by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)));
     for (cpu, active) in (0..options.cpus).zip(active) {
         machine::become_cpu(cpu);
         drop(active);
     }
-    Ok(Counted { nr_faults, transfers: lines.transfers, read_misses: lines.read_misses, places })
+    Ok(counted)
 }
 
-/// One for all CPUs, or one each; and where the pages are in all of them.
-fn spaces<'vm>(
-    vm: &'vm Vm<Simulated>,
-    options: &Options,
-) -> Result<(Vec<AddressSpace<'vm, Simulated>>, u64), LabError> {
+/// One for all CPUs, or one each; where the pages are in all of them; and the file of pages of a pool.
+type Spaces<'vm> = (Vec<AddressSpace<'vm, Simulated>>, u64, Option<SharedObject<'vm, Simulated>>);
+
+fn spaces<'vm>(vm: &'vm Vm<Simulated>, options: &Options) -> Result<Spaces<'vm>, LabError> {
     let nr = if options.layout.has_object() { options.cpus } else { 1 };
     let new_space = |_| vm.new_space().map_err(|e| LabError::subsystem("new_space", e));
     let spaces = (0..nr).map(new_space).collect::<Result<Vec<_>, _>>()?;
-    let base = match options.layout {
-        Layout::SameObject | Layout::OwnPart => map_object(vm, &spaces, options)?,
-        Layout::Pool => pool::map(vm, &spaces, options)?,
-        _ => map(&spaces[0], options)?,
+    let (base, file) = match options.layout {
+        Layout::SameObject | Layout::OwnPart => (map_object(vm, &spaces, options)?, None),
+        Layout::Pool => (OBJECT_AT, Some(pool::map(vm, &spaces, options)?)),
+        _ => (map(&spaces[0], options)?, None),
     };
-    Ok((spaces, base))
+    Ok((spaces, base, file))
 }
 
 /// The space that the CPU runs.
@@ -132,6 +143,7 @@ fn map_object(vm: &Vm<Simulated>, spaces: &[AddressSpace<Simulated>], options: &
 
 /// How many faults there were: one a touch, unless a fault maps the pages of later touches.
 fn take_turns(
+    vm: &Vm<Simulated>,
     spaces: &[AddressSpace<Simulated>],
     base: u64,
     options: &Options,
@@ -157,6 +169,9 @@ fn take_turns(
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
             if done != wanted && options.layout != Layout::Pool {
                 return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
+            }
+            if options.layout == Layout::Pool {
+                machine::unrecorded(|| pool::forget_bytes(vm, space, addr));
             }
             beside();
         }

@@ -15,7 +15,7 @@ use super::held::Held;
 use super::summary::Kind;
 use super::want::Search;
 use super::{Content, HugeFrame, Memory, OutOfFrames};
-use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptBlock, Order, Pfn};
 use crate::clear;
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
@@ -77,6 +77,24 @@ impl<M: Machine> Memory<M> {
         self.begin_folio(&claimed, order);
         self.frames.blocks.at(BlockId::of(claimed.first)).mark(Class::Pinned);
         Ok((claimed.first, held))
+    }
+
+    /// A block among these, to be overwritten, if one is wholly free. Does not wait.
+    pub(crate) fn obtain_block_to_fill_in(&self, some: BlockRange) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (claimed, held) = self.obtain_run_if_found(Order::PMD, &|| self.claim_block_in(some))?;
+        self.begin_folio(&claimed, Order::PMD);
+        Ok((claimed.first, held))
+    }
+
+    fn claim_block_in(&self, some: BlockRange) -> Option<Claimed> {
+        let blocks = &self.frames.blocks;
+        let mut pace = Pace::new(&self.machine);
+        let whole = [Kind::Ready, Kind::Whole].into_iter().flat_map(|kind| blocks.offering(kind, some, some.start));
+        let found = whole.inspect(|_| pace.step()).find_map(|b| self.claim_whole(b).map(|huge| (b, huge.first)));
+        let (b, first) = found?;
+        self.frames.folio(first).state.set(0);
+        self.begun(b);
+        Some(Claimed { first, from: Order::PMD })
     }
 
     fn obtain_run_if_found(

@@ -27,6 +27,7 @@ use super::{FrameList, Memory, OutOfFrames, PoolId};
 use crate::account::Event;
 use crate::addr::{BlockId, Pfn};
 use crate::machine::Machine;
+use crate::policy::homes;
 use crate::sync::{Ordering, Word};
 
 const SURPLUS_SHIFT: u32 = 32;
@@ -243,7 +244,8 @@ impl<M: Machine> Memory<M> {
         if pool.change(|seen| (seen.surplus() > 0).then(|| seen.0 - SURPLUS_ONE + 1)) {
             return Ok(true);
         }
-        let first = self.pool_bring(id)?;
+        let cpu = homes::of_pool_page(pool.sizes().persistent(), nr, self.cpus.len() as u64);
+        let first = self.pool_bring(id, cpu)?;
         self.drop_tail_descs_into(first, id.order(), former);
         pool.sizes.fetch_add(1, Ordering::AcqRel);
         self.add_free(id, first);

@@ -47,6 +47,16 @@ pub(crate) fn grown(home: BlockRange, new: &BlockRange, nr_in_share: u32) -> Blo
     }
 }
 
+/// Pages of a pool for each CPU from which on they come from the home blocks of all CPUs. A smaller pool lies together, so that
+/// 1 GiB can still be found beside it. A guess.
+pub(crate) const POOL_PAGES_TO_SPREAD: u64 = 16;
+
+/// The CPU in whose home blocks a pool of `nr` pages takes its page `i`, `None` for the CPU that asks: each CPU finds as many pages
+/// in its home blocks, and frames for its tables beside them.
+pub(crate) fn of_pool_page(i: u64, nr: u64, nr_cpus: u64) -> Option<usize> {
+    (nr / nr_cpus >= POOL_PAGES_TO_SPREAD).then_some((i % nr_cpus) as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! A folio of 2 MiB or 1 GiB comes to an object: one word, and more to zero than fits in a section.
 //!
 //! ```text
-//! claim    section: the word says FILLING; the object is kept
+//! claim    section: the word says FILLING, and keeps the object
 //! frames   as they were found; refused: the word is empty again
 //! zero     with answers: tails and head, too; nobody sees them yet
 //! put      section: the word names the folio if it still lies in the object, else it is empty again
@@ -13,7 +13,9 @@
 //! comes after it. A CPU that makes the object smaller stores the size, and waits for sections: the last look at the
 //! size has seen it, or the folio is there when the remover comes.
 //!
-//! Where the object's pages come from a pool, the claim of the word is the claim of the reservation, too (`reserved.rs`).
+//! Where the object's pages come from a pool, the claim of the word is the claim of the reservation, too (`reserved.rs`). Such a
+//! fill waits for nobody, so the end of the object waits for it, and finds it by the word (`refs.rs`). Others count: they may wait
+//! for frames, which those may hold who end the object.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
@@ -35,7 +37,10 @@ pub(crate) fn is_large(order: Order) -> bool {
 /// A place of a folio that is claimed, in an object that is kept. Has to be finished.
 #[must_use]
 pub(crate) struct LargeFill<'vm, M: Machine> {
-    object: KeptObject<'vm, M>,
+    links: &'vm Links<M>,
+    id: ObjectId,
+    /// `None` of a pool: the word keeps the object, until it says something else.
+    _kept: Option<KeptObject<'vm, M>>,
     /// The page that is wanted.
     index: u64,
     order: Order,
@@ -69,7 +74,9 @@ impl<M: Machine> Links<M> {
         order: Order,
     ) -> Result<LargeFill<'vm, M>, LostFill> {
         let claim = slot.claim_reserved()?;
-        Ok(LargeFill { object: self.object_keep_found(inside, id), index, order, claim })
+        let is_kept_by_word = self.object_pool(id).is_some();
+        let _kept = (!is_kept_by_word).then(|| self.object_keep_found(inside, id));
+        Ok(LargeFill { links: self, id, _kept, index, order, claim })
     }
 
     /// Whether a folio around that page may be put in. In a section the answer stays good.
@@ -87,13 +94,13 @@ impl<M: Machine> LargeFill<'_, M> {
     ///
     /// [`FillRefusal`]; the place is empty.
     pub(crate) fn finish(self) -> Result<(), FillRefusal> {
-        let LargeFill { object, index, order, .. } = &self;
-        let (links, order) = (object.links(), *order);
-        let first = around(*index, order).start;
-        let pfn = self.obtain((*index - first) as u32).inspect_err(|_| self.empty(self.claim))?;
-        links.make_folio(pfn, order, object.id.0, first);
-        let is_in = links.with_slot(object, *index, |slot| {
-            let has_room = links.has_room(object.id, *index, order);
+        let LargeFill { links, id, index, order, .. } = self;
+        let first = around(index, order).start;
+        let pfn = self.obtain((index - first) as u32).inspect_err(|_| self.empty(self.claim))?;
+        links.make_folio(pfn, order, id.0, first);
+        // The store to the word comes last: the object may end then.
+        let is_in = links.with_slot_of(id, index, |slot| {
+            let has_room = links.has_room(id, index, order);
             if has_room {
                 slot.put(pfn, order);
             }
@@ -109,7 +116,7 @@ impl<M: Machine> LargeFill<'_, M> {
 
     /// Frames of zeroes, of which `sub_page` is used first.
     fn obtain(&self, sub_page: u32) -> Result<Pfn, FillRefusal> {
-        let (links, id, order) = (self.object.links(), self.object.id, self.order);
+        let LargeFill { links, id, order, .. } = *self;
         if let Some(pool) = links.object_pool(id) {
             let taken = links.take_in(links.object_subpool(id), pool, self.claim);
             let pfn = taken.map_err(FillRefusal::Pool)?;
@@ -129,7 +136,7 @@ impl<M: Machine> LargeFill<'_, M> {
     }
 
     fn empty(&self, claim: Claim) {
-        let emptied = self.object.links().with_slot(&self.object, self.index, |slot| slot.unclaim(claim));
+        let emptied = self.links.with_slot_of(self.id, self.index, |slot| slot.unclaim(claim));
         debug_assert!(emptied.is_some(), "I45: a word that is claimed stays what it is");
     }
 }

@@ -138,8 +138,13 @@ impl<M: Machine> Links<M> {
         page: u64,
         f: impl FnOnce(PageSlot<'_>) -> T,
     ) -> Option<T> {
+        self.with_slot_of(kept.id, page, f)
+    }
+
+    /// The same for somebody whom the end of the object waits for.
+    pub(super) fn with_slot_of<T>(&self, id: ObjectId, page: u64, f: impl FnOnce(PageSlot<'_>) -> T) -> Option<T> {
         let section = self.section();
-        match self.object_slot(section.inside(), kept.id, page) {
+        match self.object_slot(section.inside(), id, page) {
             ObjectSlot::Page(slot) => Some(f(slot)),
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
         }

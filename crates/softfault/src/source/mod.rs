@@ -36,6 +36,7 @@ mod refs;
 pub(crate) mod reserved;
 mod reserved_slot;
 pub(crate) mod slot;
+mod spread;
 pub(crate) mod swapped;
 mod swapped_slot;
 mod tail_descs;

@@ -17,6 +17,7 @@
 //! Locks on entry: none.
 
 use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageFrame, PageSlot, level_of};
+use super::spread::{GAP_BITS, Spread, TOO_MANY_PAGES};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::built::{FILES, HUGETLB};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source, SubpoolId};
@@ -34,7 +35,8 @@ use core::ops::Range;
 const HEIGHT_MAX: u32 = 6;
 /// Largest size of an object: what a file's offset can express.
 pub(crate) const MAX_OBJECT_BYTES: u64 = i64::MAX as u64;
-const _: () = assert!((MAX_OBJECT_BYTES / PAGE_SIZE) >> (INDEX_BITS * HEIGHT_MAX) == 0);
+const _: () = assert!(MAX_OBJECT_BYTES / PAGE_SIZE < TOO_MANY_PAGES);
+const _: () = assert!((TOO_MANY_PAGES - 1) >> (INDEX_BITS * HEIGHT_MAX - GAP_BITS) == 0);
 
 /// Header of an object, in a frame of its own; the rest of the frame is unused. The first
 /// line is what faults read.
@@ -119,29 +121,49 @@ pub(crate) struct NewObject {
 }
 
 /// The top node and its height in one word, so that no reader sees one of them
-/// without the other. 0 is an empty object.
+/// without the other, and whether its pages are [`Spread`]. Without a node it is an empty object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Top(u64);
 
 impl Top {
     const HEIGHT_SHIFT: u32 = 40;
+    /// The order of pages that are spread, and that they are.
+    const SPREAD_SHIFT: u32 = 34;
+    const IS_SPREAD: u64 = 1 << 39;
 
+    /// Of an object without pages.
+    fn empty(spread: Spread) -> Top {
+        Top(Top::IS_SPREAD | u64::from(spread.0.0) << Top::SPREAD_SHIFT)
+    }
     #[inline]
     pub(super) fn of(data: &ObjectData) -> Top {
         Top(data.top.load(Ordering::Acquire))
     }
-    fn new(node: Pfn, height: u32) -> Top {
-        Top(OptPfn::some(node).to_word() | (u64::from(height) << Top::HEIGHT_SHIFT))
+    /// A higher one of the same object.
+    fn with(self, node: Pfn, height: u32) -> Top {
+        let spread = self.0 & (Top::IS_SPREAD | (Top::IS_SPREAD - 1) >> Top::SPREAD_SHIFT << Top::SPREAD_SHIFT);
+        Top(spread | OptPfn::some(node).to_word() | (u64::from(height) << Top::HEIGHT_SHIFT))
+    }
+    /// Which of its pages have a cache line for each word.
+    #[inline(always)]
+    pub(super) fn spread(self) -> Option<Spread> {
+        let order = self.0 >> Top::SPREAD_SHIFT & 31;
+        (self.0 & Top::IS_SPREAD != 0).then_some(Spread(Order(order as u8)))
+    }
+    /// The number of a page in the tree.
+    #[inline(always)]
+    fn in_tree(self, index: u64) -> u64 {
+        self.spread().map_or(index, |spread| spread.to_tree(index))
     }
     /// Levels of nodes; 0 without any.
     pub(super) fn height(self) -> u32 {
         (self.0 >> Top::HEIGHT_SHIFT) as u32
     }
     pub(super) fn node(self) -> Option<Pfn> {
-        OptPfn::from_word(self.0 & ((1 << Top::HEIGHT_SHIFT) - 1)).get()
+        OptPfn::from_word(self.0 & ((1 << Top::SPREAD_SHIFT) - 1)).get()
     }
-    /// Whether the tree is high enough for the page.
-    pub(super) fn reaches(self, index: u64) -> bool {
+    /// Whether the tree is high enough for a page of this number in it.
+    fn reaches(self, index: u64) -> bool {
         index >> (INDEX_BITS * self.height()) == 0
     }
 }
@@ -203,7 +225,7 @@ impl<'a> ObjectSlot<'a> {
         match self {
             ObjectSlot::Page(slot) if slot.level == 0 => slot.are_missing(index, pages),
             ObjectSlot::Page(_) | ObjectSlot::Hole(_) => true,
-            ObjectSlot::Low(top) => top.height() == 0 || !top.reaches(pages.start),
+            ObjectSlot::Low(top) => top.height() == 0 || !top.reaches(top.in_tree(pages.start)),
         }
     }
 }
@@ -239,6 +261,7 @@ impl<M: Machine> Links<M> {
             }
             PagesFrom::Pool(subpool) => {
                 data.is_file.set(IS_HUGETLB);
+                data.top.set(Top::empty(Spread(new.orders.least())).0);
                 if let Some(subpool) = subpool {
                     self.subpool_join(subpool);
                     data.file.set(OptPfn::some(subpool.0).to_word());
@@ -331,6 +354,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn object_slot<'s>(&'s self, inside: InSection<'s>, id: ObjectId, index: u64) -> ObjectSlot<'s> {
         self.assert_inside(inside);
         let top = Top::of(self.object(id));
+        let index = top.in_tree(index);
         let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
         let mut level = top.height();
         loop {
@@ -388,6 +412,7 @@ impl<M: Machine> Links<M> {
         let first: &Word = mem::view(&self.machine, pfn, 0);
         let height = match seen.node() {
             None => {
+                let index = seen.in_tree(index);
                 let reaches = (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX);
                 reaches.max(level_of(order) + 1)
             }
@@ -396,7 +421,7 @@ impl<M: Machine> Links<M> {
                 seen.height() + 1
             }
         };
-        let new = Top::new(pfn, height);
+        let new = seen.with(pfn, height);
         let top = &self.object(id).top;
         top.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| {
             first.set(0);

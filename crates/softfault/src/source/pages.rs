@@ -4,6 +4,7 @@
 
 use super::object::Top;
 use super::slot::{Below, INDEX_BITS, PageSlot};
+use super::spread::Spread;
 use crate::addr::{ObjectPages, Pfn};
 use crate::links::Links;
 use crate::machine::Machine;
@@ -26,17 +27,26 @@ impl<M: Machine> Links<M> {
         f: &mut dyn FnMut(u64, PageSlot<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let top = Top::of(self.object(id));
-        match top.node() {
-            Some(node) => self.walk_node((node, top.height() - 1, 0), pages, &mut Pace::new(&self.machine), f),
-            None => ControlFlow::Continue(()),
+        let (Some(node), pace) = (top.node(), &mut Pace::new(&self.machine)) else {
+            return ControlFlow::Continue(());
+        };
+        let all = (node, top.height() - 1, 0);
+        match top.spread() {
+            None => self.walk_node(all, pages, None, pace, f),
+            Some(spread) => {
+                let pages = spread.range_to_tree(pages);
+                self.walk_node(all, pages, Some(spread), pace, &mut |page, slot| f(spread.page_of(page), slot))
+            }
         }
     }
 
-    /// The node, its level (0 has words of pages), and the number of the first page below it.
+    /// The node, its level (0 has words of pages), and the number of the first page below it. All pages by their numbers in
+    /// the tree.
     fn walk_node(
         &self,
         (node, level, base): (Pfn, u32, u64),
         pages: ObjectPages,
+        spread: Option<Spread>,
         pace: &mut Pace<'_, M>,
         f: &mut dyn FnMut(u64, PageSlot<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
@@ -44,14 +54,15 @@ impl<M: Machine> Links<M> {
         let first = (pages.start.saturating_sub(base) >> shift).min(512);
         let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
         let words: &[Word; 512] = mem::view(&self.machine, node, 0);
-        for i in first..end {
+        // Where words have a line each, the first one is at a multiple.
+        for i in (first..end).step_by(spread.map_or(1, |spread| spread.step(level))) {
             pace.step();
             let (word, at) = (words[i as usize].load(Ordering::Acquire), base + (i << shift));
             let page = at.max(pages.start);
             match Below::of(word) {
                 // The range may be empty, and begin and end within a folio.
                 _ if word == 0 || page >= pages.end => {}
-                Below::Node(below) if level > 0 => self.walk_node((below, level - 1, at), pages, pace, f)?,
+                Below::Node(below) if level > 0 => self.walk_node((below, level - 1, at), pages, spread, pace, f)?,
                 _ => f(page, PageSlot::new(words, level, page))?,
             }
         }

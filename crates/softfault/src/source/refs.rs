@@ -12,6 +12,7 @@ use crate::mem;
 use crate::pace::Pace;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
+use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
     /// Adds references of `nr_pages` pages of such a VMA to its object.
@@ -89,6 +90,20 @@ impl<M: Machine> Links<M> {
         }
     }
 
+    /// Waits for those who fill pages of a pool in, which takes as long as zeroing them. Nobody else can begin to. They touch
+    /// nothing of the object after the word.
+    fn wait_for_fills(&self, id: ObjectId) {
+        if self.object_pool(id).is_none() {
+            return;
+        }
+        let _ = self.for_each_page(id, ObjectPages::ALL, &mut |_, slot| {
+            while slot.page() == ObjectPage::Filling {
+                self.machine.relax();
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
     /// Drops one reference. The last one ends the object.
     pub(super) fn object_unkeep(&self, id: ObjectId) {
         // Release: what was done to the object comes before its end.
@@ -97,6 +112,7 @@ impl<M: Machine> Links<M> {
         if before != 1 {
             return;
         }
+        self.wait_for_fills(id);
         self.unreserve_pages(id, ObjectPages::ALL);
         self.free_pages(id);
         if let Some(subpool) = self.object_subpool(id) {

@@ -258,9 +258,10 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
-    /// The word of another page in the same node.
+    /// The word of another page of the same 512: it is in the same node, and above level 0 the same word.
     pub(super) fn beside(self, index: u64) -> PageSlot<'a> {
-        PageSlot::new(self.node, self.level, index)
+        let i = if self.level == 0 { index as usize & 511 } else { self.i };
+        PageSlot { i, sub_page: index & ((1 << (INDEX_BITS * self.level)) - 1), ..self }
     }
 
     /// Installs a node in an empty place.
