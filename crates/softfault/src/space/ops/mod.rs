@@ -16,6 +16,7 @@ mod cold;
 mod collapse;
 mod discard;
 mod fork;
+mod guards;
 mod hugetlb;
 mod madvise_error;
 mod map;
