@@ -180,7 +180,8 @@ fn each_call_alone_while_memory_is_full() {
 }
 
 /// `impl` blocks of these have functions that a subscriber could call.
-const TYPES: [&str; 7] = ["Vm<", "AddressSpace<", "SharedObject<", "Subscription<", "Pin<", "PinMut<", "Active<"];
+const TYPES: [&str; 8] =
+    ["Vm<", "AddressSpace<", "SharedObject<", "HugetlbSubpool<", "Subscription<", "Pin<", "PinMut<", "Active<"];
 /// What a `Vm` consists of: their functions are called on it.
 const COMPONENTS: [&str; 3] = ["Base<", "Memory<", "Links<"];
 

@@ -7,7 +7,7 @@ use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
     Access, Event, FileId, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, MsyncFlags, ObjectPart,
-    Order, Pfn, Prot, Term, VmaFlags,
+    Order, Pfn, Prot, SubpoolLimits, Term, VmaFlags,
 };
 
 /// The result of a call in a notice.
@@ -79,6 +79,7 @@ calls! {
     No "Vm::new_file_object": |s| drop(s.vm.new_file_object(PAGE, FolioOrders::BASE, FileId(0)));
     No "Vm::new_explicit_object": |s| drop(s.vm.new_explicit_object(PAGE, FolioOrders::BASE));
     No "Vm::new_hugetlb_object": |s| drop(s.vm.new_hugetlb_object(0, Order::PMD));
+    No "Vm::new_hugetlb_subpool": |s| drop(s.vm.new_hugetlb_subpool(Order::PMD, SubpoolLimits::default()));
     No "Vm::set_nr_hugepages": |s| _ = s.vm.set_nr_hugepages(Order::PMD, 0);
     No "Vm::set_nr_overcommit_hugepages": |s| _ = s.vm.set_nr_overcommit_hugepages(Order::PMD, 0);
     No "Vm::demote_hugepages": |s| _ = s.vm.demote_hugepages(1);
@@ -136,6 +137,7 @@ calls! {
     No "AddressSpace::pin_range": |s| _ = s.other.pin_range(BASE, Term::Short, &mut [None, None]);
     No "AddressSpace::pin_range_mut": |s| _ = s.other.pin_range_mut(BASE, Term::Short, &mut [None, None]);
     No "AddressSpace::vma": |s| _ = s.space.vma(BASE);
+    No "AddressSpace::nr_hugetlb_pages": |s| _ = s.space.nr_hugetlb_pages();
     No "AddressSpace::nr_vmas": |s| _ = s.space.nr_vmas();
     No "AddressSpace::nr_locked_pages": |s| _ = s.space.nr_locked_pages();
     No "AddressSpace::maps": |s| s.space.maps(&mut |_| ());
@@ -189,6 +191,10 @@ calls! {
     Yes "SharedObject::object_page_state": |s| _ = s.object.object_page_state(0);
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
+    No "HugetlbSubpool::new_object": |s| drop(s.subpool.new_object(0));
+    Yes "HugetlbSubpool::order": |s| _ = s.subpool.order();
+    Yes "HugetlbSubpool::limits": |s| _ = s.subpool.limits();
+    Yes "HugetlbSubpool::nr_used": |s| _ = s.subpool.nr_used();
     No "SharedObject::mark_untouched": |s| s.object.mark_untouched();
     No "SharedObject::touched": |s| s.object.touched(0..9, &mut |_| ());
     No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);

@@ -3,8 +3,8 @@
 
 use super::{BASE, DONTNEED, FIXED, FREE, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, READ, RW, Space, check};
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Access, CpuId, FaultDone, HugeKnobs, Notice, Pfn, PinMut};
-use softfault::{SharedObject, Subscription, Term, Tunables, Vm, Why};
+use softfault::{Access, CpuId, FaultDone, HugeKnobs, HugetlbSubpool, Notice, Order, Pfn, PinMut};
+use softfault::{SharedObject, SubpoolLimits, Subscription, Term, Tunables, Vm, Why};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard};
@@ -71,6 +71,7 @@ pub struct Stage {
     pub other: &'static Space<'static>,
     filler: &'static Space<'static>,
     pub object: SharedObject<'static, Hosted>,
+    pub subpool: HugetlbSubpool<'static, Hosted>,
     pub subscription: Subscription<'static, Hosted>,
     props: Mutex<Props>,
     cpu_1: Mutex<(Sender<()>, Receiver<()>)>,
@@ -100,9 +101,10 @@ impl Stage {
         filler.set_thp_disable(true);
         let object = vm.new_shared_object(8 * PAGE).unwrap();
         object.write(0, &[1; 4 * PAGE as usize]).unwrap();
+        let subpool = vm.new_hugetlb_subpool(Order::PMD, SubpoolLimits::default()).unwrap();
         let subscription = space.subscribe();
         let cpu_1 = Mutex::new(second_cpu(vm, space, other));
-        leak(Stage { vm, space, other, filler, object, subscription, props: Mutex::default(), cpu_1 })
+        leak(Stage { vm, space, other, filler, object, subpool, subscription, props: Mutex::default(), cpu_1 })
     }
 
     fn props(&self) -> MutexGuard<'_, Props> {

@@ -211,6 +211,10 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Counts the present base pages of mappings of pools (`HugetlbPages`), which are also part of
     /// [`rss_pages`](Self::rss_pages). Reads their entries, and nothing in a space that has never had such a mapping.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
     pub fn nr_hugetlb_pages(&self) -> u64 {
         self.vm.call();
         if self.data.limits.has_pools.get() == 0 {
