@@ -5,10 +5,11 @@ use common::{RW, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm,
+    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, MmapError, ObjectPart, Order, SharedObject,
+    Term, Tunables, Vm,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 const NR_FRAMES: u64 = 1024;
 const AT: u64 = 0x4000_0000;
@@ -36,7 +37,7 @@ fn world_with(
     (vm, space, object)
 }
 
-fn map(space: &Space, at: u64, object: &Object, more: MapFlags) -> Result<u64, softfault_shuffled::MmapError> {
+fn map(space: &Space, at: u64, object: &Object, more: MapFlags) -> Result<u64, MmapError> {
     let flags = MapFlags::SHARED.union(MapFlags::FIXED).union(more);
     space.mmap_object(at, HUGE, RW, flags, ObjectPart::new(object))
 }
@@ -155,12 +156,47 @@ fn a_smaller_pool_against_a_fault() {
     });
 }
 
+const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+
+/// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy or as the promise of one.
+#[test]
+fn a_pin_that_ends_during_a_fork() {
+    const NR_FRAMES: u64 = 1536;
+    let copied = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&copied);
+    shuffled(300, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, PRIVATE.union(MapFlags::FIXED)).unwrap();
+        let pin = parent.pin_page_mut(AT + 5 * 4096, Term::Short).unwrap();
+        pin.write(0, &7u64.to_ne_bytes());
+        let (told, born) = (Arc::clone(&told), Arc::new(Mutex::new(None)));
+        let bear = Arc::clone(&born);
+        let fork = move || {
+            let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+            told[vm.vmstat().get(Event::ForkPinned) as usize].fetch_add(1, Relaxed);
+            let active = child.activate();
+            assert_eq!(access(child, vm, AT + 5 * 4096, None), Ok(7));
+            assert_eq!(access(child, vm, AT, Some(9)).map(drop), Ok(()));
+            drop(active);
+            *bear.lock().unwrap() = Some(child);
+        };
+        run(2, vec![Box::new(fork), Box::new(move || drop(pin))]);
+        let child = born.lock().unwrap().take().unwrap();
+        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        child.munmap(AT, HUGE).unwrap();
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(copied.iter().all(|nr| nr.load(Relaxed) > 0), "{copied:?}");
+}
+
 /// H5, H8: a child copies a private page while its parent stores to it, and drops it. The copy has nothing that the parent
 /// stored after fork(2).
 #[test]
 fn a_copy_against_a_store_and_a_drop() {
     const NR_FRAMES: u64 = 1536;
-    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
     shuffled(200, || {
         let vm = vm(3, NR_FRAMES, Tunables::default());
         assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));

@@ -5,9 +5,9 @@
 mod common;
 
 use common::huge::{AT, HUGE, byte, huge_pages, map, with_space};
-use common::{PAGE, check, frame_of};
+use common::{FIXED, PAGE, PRIVATE, RW, check, frame_of};
 use softfault::policy::huge::Enabled;
-use softfault::{Access, Event, FaultDone, HugeKnobs, Pfn, Vm};
+use softfault::{Access, Event, FaultDone, HugeKnobs, MapFlags, Order, Pfn, Vm};
 use softfault_host::Hosted;
 
 const FULL: i64 = Vm::<Hosted>::MAX_MAPPINGS as i64;
@@ -66,5 +66,26 @@ fn fork_splits_a_huge_page_that_is_mapped_too_often() {
         space.write(AT + PAGE, &[77]).unwrap();
         (0..512).for_each(|page| assert_eq!(byte(&child, AT + page * PAGE), page as u8));
         assert_eq!(byte(space, AT + PAGE), 77);
+    });
+}
+
+#[test]
+fn fork_copies_a_page_of_a_pool_that_is_mapped_too_often() {
+    with_space(knobs(Enabled::Never), |vm, space| {
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        assert_eq!(space.mmap(AT, HUGE, RW, PRIVATE | FIXED | MapFlags::HUGETLB), Ok(AT));
+        space.write(AT, &[1]).unwrap();
+        let first = frame_of(space, AT);
+        pretend(vm, first, FULL - 1);
+        let child = space.fork().unwrap();
+        pretend(vm, first, 1 - FULL);
+        assert_eq!((vm.event(Event::ForkMapsFull), vm.event(Event::ForkNoHugePage)), (1, 0));
+        assert!(frame_of(&child, AT) != first, "it is shared all the same");
+        check(vm, &[space, &child]);
+        space.write(AT, &[3]).unwrap();
+        assert_eq!((byte(&child, AT), byte(space, AT)), (1, 3));
+        child.munmap(AT, HUGE).unwrap();
+        space.munmap(AT, HUGE).unwrap();
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
     });
 }

@@ -118,7 +118,7 @@ pub use out_of_frames::OutOfFrames;
 pub(crate) use pool::PoolId;
 pub use pool_counts::HugetlbCounts;
 pub(crate) use pool_counts::{Claim, NoHugePages, Pool};
-pub(crate) use pool_page::NoCopy;
+pub(crate) use pool_page::{NoCopy, NoShare};
 pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! n entries   n - 1 claims to pages of the pool: each entry but the last can be given a page of its own
-//! share       a claim, then one entry more; no claim, no entry                               fork
+//! share       a claim, then one entry more; no claim, no entry; pinned: the claim is the copy's   fork
 //! copy        one entry less, COPIED set: the claim is the copier's    ─▶ ... ─▶ COPIED clear
 //! drop        one entry less: its claim ends, or stays with the mapping; the last one frees
 //! ```
@@ -35,6 +35,15 @@ pub(crate) enum NoCopy {
     Alone,
     /// Another fault copies it.
     UnderWay,
+}
+
+/// Why fork does not share a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoShare {
+    /// It is pinned.
+    Pinned,
+    /// It has as many entries as can be counted.
+    MapsFull,
 }
 
 impl FrameState {
@@ -77,26 +86,22 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).assign(FrameKind::Anon, 1, family, index);
     }
 
-    /// One entry more, if the pool has a page to promise for it. The caller has the lock bit of an entry. `false` if it
-    /// has none, or the page is pinned.
-    pub(crate) fn share_pool_page(&self, first: Pfn) -> bool {
-        if self.hugetlb_reserve(PoolId::Of2M, 1).is_err() {
-            return false;
-        }
-        // A pin changes the word by a read-modify-write, too (I23).
+    /// One entry more. The caller has a claim to a page for it, and the lock bit of an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`NoShare`]; the claim is still the caller's, for a copy.
+    pub(crate) fn share_pool_page(&self, first: Pfn) -> Result<(), NoShare> {
         let desc = self.frames.desc(first);
-        let is_shared = match desc.map_raise() {
-            Ok(before) if before.pins() == 0 => true,
+        // A pin changes the word by a read-modify-write, too (I23).
+        match desc.map_raise() {
+            Ok(before) if before.pins() == 0 => Ok(()),
             Ok(_) => {
                 desc.state.fetch_sub(MAP_ONE, Ordering::AcqRel);
-                false
+                Err(NoShare::Pinned)
             }
-            Err(MapsFull) => false,
-        };
-        if !is_shared {
-            self.hugetlb_unreserve(PoolId::Of2M, 1);
+            Err(MapsFull) => Err(NoShare::MapsFull),
         }
-        is_shared
     }
 
     /// An entry is gone, and every section that saw it has ended. With `Claim::Reserved` its place keeps a claim to a page;

@@ -3,7 +3,7 @@
 //! ```text
 //! page, shared by n   lock the entry ─▶ a claim for one more ─▶ n + 1 ─▶ the child's entry, both without the write right
 //! no claim left       the child gets none: a touch there is refused, and the parent keeps its page as it is
-//! pinned              the child gets a copy, if the pool has a page
+//! pinned              the claim is that of a copy, which the child gets
 //! ```
 //! So a store after the fork is refused its page neither in the parent nor in the child (`frame/pool_page.rs`). If the pool has no page
 //! for that, the child learns it at its first touch, not the parent. The child's mapping has no reservations:
@@ -15,7 +15,7 @@ use super::child::Child;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights};
-use crate::frame::{Claim, OutOfFrames, PoolId};
+use crate::frame::{Claim, NoShare, OutOfFrames, PoolId};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
@@ -56,17 +56,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let entry = loop {
             let seen = pmd.slot.observe();
             match seen.entry {
-                Entry::Leaf(_) => {
-                    let Ok(leaf) = pmd.slot.lock(seen) else { continue };
-                    if self.vm.share_pool_page(leaf.pfn) {
-                        let now = Leaf { rights: leaf.rights - Rights::WRITE, ..leaf };
-                        *write_protected |= now.rights != leaf.rights;
-                        pmd.slot.unlock(now);
-                        break Entry::Leaf(now);
-                    }
-                    pmd.slot.unlock_unchanged();
-                    break self.copy_pinned_of_pool(pmd, leaf.pfn);
-                }
+                Entry::Leaf(_) => break self.share_leaf_of_pool(pmd, write_protected),
                 // The parent has no page there, either.
                 Entry::Poison => break Entry::Poison,
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
@@ -82,14 +72,38 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// A copy of a page that is pinned, for the child; the parent and the holder of the pin keep the page. The entry of a
-    /// pinned page stays what it is, under the writer lock.
-    fn copy_pinned_of_pool(&self, pmd: PmdSlot<'_, M::Format>, first: Pfn) -> Entry {
-        let vm = self.vm;
-        if vm.frames.desc(first).state().pins() == 0 {
+    /// The child's entry for a page that the parent has.
+    fn share_leaf_of_pool(&self, pmd: PmdSlot<'_, M::Format>, write_protected: &mut bool) -> Entry {
+        // Before the lock bit: a surplus page may have to be found.
+        if self.vm.hugetlb_reserve(PoolId::Of2M, 1).is_err() {
             return Entry::Poison;
         }
-        let Ok(to) = vm.hugetlb_take(PoolId::Of2M, Claim::Nothing) else { return Entry::Poison };
+        let leaf = loop {
+            // Under the writer lock the place keeps a page, though a fault may own the entry.
+            if let Ok(leaf) = pmd.slot.lock(pmd.slot.observe()) {
+                break leaf;
+            }
+            self.vm.machine.relax();
+        };
+        let why = match self.vm.share_pool_page(leaf.pfn) {
+            Ok(()) => {
+                let now = Leaf { rights: leaf.rights - Rights::WRITE, ..leaf };
+                *write_protected |= now.rights != leaf.rights;
+                pmd.slot.unlock(now);
+                return Entry::Leaf(now);
+            }
+            Err(NoShare::Pinned) => Event::ForkPinned,
+            Err(NoShare::MapsFull) => Event::ForkMapsFull,
+        };
+        pmd.slot.unlock_unchanged();
+        self.copy_page_of_pool(pmd, why)
+    }
+
+    /// A copy of a page that cannot be shared, for the child, with the claim that the caller has; the parent and the holder of
+    /// a pin keep the page. Whether the pin has ended since does not matter. Under the writer lock the entry stays what it is.
+    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, why: Event) -> Entry {
+        let vm = self.vm;
+        let Ok(to) = vm.hugetlb_take(PoolId::Of2M, Claim::Reserved) else { return Entry::Poison };
         let old = loop {
             let seen = pmd.slot.observe();
             if let Ok(old) = pmd.slot.take(seen) {
@@ -106,7 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         vm.make_pool_page(to, self.family, vm.frames.desc(old.pfn).index.get());
         pmd.slot.resolve(Entry::Leaf(old));
-        vm.count(Event::ForkPinned, 1);
+        vm.count(why, 1);
         Entry::Leaf(Leaf { pfn: to, dirty: true, ..old })
     }
 }
