@@ -114,6 +114,30 @@ fn a_reservation_against_a_fault() {
     });
 }
 
+/// The pool has no page, and one CPU learns it while another one reserves the same page: the reservation is refused, too, in
+/// place of a promise that nobody keeps.
+#[test]
+fn a_reservation_against_a_fault_that_is_refused() {
+    let refused = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&refused);
+    shuffled(200, move || {
+        let (vm, space, object) = world(2, MapFlags::NORESERVE);
+        let other: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        other.write(0, b"x").unwrap();
+        let told = Arc::clone(&told);
+        let fault = move || {
+            assert_eq!(touch(vm, space), Err(FaultError::NoHugePage));
+            told.fetch_add(1, Relaxed);
+        };
+        let reserve =
+            move || assert_eq!(map(space, AT + 4 * HUGE, object, MapFlags::empty()), Err(MmapError::NoHugePages));
+        run(2, vec![Box::new(fault), Box::new(reserve)]);
+        other.discard(0..512);
+        assert_eq!(free(vm), (1, 1, 0));
+    });
+    assert!(refused.load(Relaxed) > 0);
+}
+
 /// H9: the last mapping of an object goes while a fault fills its page in. The fault counts nothing in the object, so the end waits
 /// for it, and the page and its claim are the pool's again.
 #[test]
@@ -153,6 +177,61 @@ fn a_smaller_pool_against_a_fault() {
         assert_eq!((nr, nr_free, nr_reserved), (object.nr_resident_pages() / 512, 0, 0), "it is surplus, or gone");
         object.discard(0..512);
         assert_eq!(free(vm), (0, 0, 0));
+    });
+}
+
+/// H6: a page, or a reservation, goes while the pool gets smaller: nobody needs a surplus page, so none stays.
+#[test]
+fn a_smaller_pool_against_a_page_that_goes() {
+    for more in [MapFlags::NORESERVE, MapFlags::empty()] {
+        shuffled(200, move || {
+            let (vm, space, object) = world(2, more);
+            if more == MapFlags::NORESERVE {
+                touch(vm, space).unwrap();
+            }
+            let resize = move || assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
+            run(2, vec![Box::new(move || object.discard(0..512)), Box::new(resize)]);
+            assert_eq!(free(vm), (0, 0, 0));
+        });
+    }
+}
+
+/// Two CPUs reserve and give back surplus pages: none stays.
+#[test]
+fn surplus_pages_go_in_any_order() {
+    shuffled(300, || {
+        let vm = vm(2, 1536, Tunables::default());
+        vm.set_nr_overcommit_hugepages(Order::PMD, 2).unwrap();
+        let object = || -> &Object { Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap())) };
+        let actor = |object: &'static Object| -> Box<dyn FnOnce() + Send> {
+            object.reserve(0..512).unwrap();
+            Box::new(move || {
+                object.discard(0..512);
+                // The other one's page may be on its way to free memory.
+                if object.reserve(0..512).is_ok() {
+                    object.discard(0..512);
+                }
+            })
+        };
+        run(2, vec![actor(object()), actor(object())]);
+        assert_eq!(free(vm), (0, 0, 0));
+        vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+    });
+}
+
+/// A surplus page is wanted, and there is no memory for one, while the page of the pool is put back: the pool keeps it.
+#[test]
+fn a_page_comes_back_while_no_surplus_page_comes() {
+    shuffled(300, || {
+        let (vm, space, object) = world(2, MapFlags::NORESERVE);
+        touch(vm, space).unwrap();
+        vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
+        let other: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        let reserve = move || _ = other.reserve(0..512);
+        run(2, vec![Box::new(reserve), Box::new(move || object.discard(0..512))]);
+        other.discard(0..512);
+        assert_eq!(free(vm), (1, 1, 0));
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
 }
 

@@ -299,6 +299,27 @@ fn h7_bad_input() {
     });
 }
 
+/// Sparse files are refused at once: no nodes are made for pages that no pool has.
+#[test]
+fn h7_more_pages_than_a_pool_can_have() {
+    with_pool(1, 2, |w| {
+        let before = w.vm.vmstat().nr_free_pages;
+        let far = w.vm.new_hugetlb_object(u64::MAX / HUGE * HUGE, Order::PMD).unwrap();
+        assert_eq!(map(w, AT, 1 << 14, &far, 0, MapFlags::empty()), Err(MmapError::NoHugePages));
+        assert_eq!(far.reserve(0..u64::MAX), Err(HugetlbError::NoHugePages));
+        assert_eq!((before - w.vm.vmstat().nr_free_pages, free(w)), (1, (2, 0)), "the object alone");
+        // The last bytes that an offset can express.
+        let end = far.size_bytes();
+        assert_eq!(far.reserve((end - 1) / PAGE..u64::MAX), Ok(()));
+        far.write(end - 9, &[7; 9]).unwrap();
+        let mut last = [0; 2];
+        assert_eq!((far.read(end - 2, &mut last), last, free(w)), (2, [7; 2], (1, 0)));
+        far.set_size_bytes(end - HUGE);
+        assert_eq!(free(w), (2, 0));
+        check(w.vm, &[w.space]);
+    });
+}
+
 /// The one page of 1 GiB, which is free, becomes 512 of 2 MiB, or stays what it is.
 fn demote(vm: &Vm<Hosted>, space: &Space<'_>) {
     let of = |order| vm.hugetlb_counts(order).unwrap();

@@ -5,6 +5,7 @@
 //! take        with a reservation: a free page; else: reserve 1 first
 //! put         surplus > 0: surplus -= 1, to free memory; else: free in the pool, then unreserved += 1
 //! unreserve   unreserved += n; surplus pages that are free and unreserved go back to free memory
+//! shrink      unreserved -= 1, to free memory; none: a page becomes surplus; is one unreserved by now? it goes
 //! ```
 //! A reservation is a claim to a page that is free in the pool. `unreserved` counts the free pages without a
 //! claim. It is lowered before a page is taken, and raised after one was put back. So there are always as many free
@@ -28,7 +29,7 @@ use crate::account::Event;
 use crate::addr::{BlockId, Pfn};
 use crate::machine::Machine;
 use crate::policy::homes;
-use crate::sync::{Ordering, Word};
+use crate::sync::{self, Ordering, Word};
 
 const SURPLUS_SHIFT: u32 = 32;
 const SURPLUS_ONE: u64 = 1 << SURPLUS_SHIFT;
@@ -159,18 +160,17 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// Adds a surplus page, free and unreserved.
+    /// Adds a surplus page, free and unreserved. The page comes before its count: a count of a page that does not come would
+    /// be taken for one that is there, by a page that is put back, or by a pool that grows.
     fn bring_surplus(&self, id: PoolId, most: u64) -> Result<(), NoHugePages> {
-        let pool = self.pool(id);
-        if !pool.change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE)) {
-            return Err(NoHugePages);
-        }
         let found = self.pool_bring_if_found(id);
         self.count(if found.is_ok() { Event::HtlbBuddyAllocSuccess } else { Event::HtlbBuddyAllocFail }, 1);
-        let Ok(first) = found else {
-            pool.lose_surplus();
+        let first = found.map_err(|_| NoHugePages)?;
+        if !self.pool(id).change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE)) {
+            let is_gone = self.pool_release(id, first);
+            debug_assert!(is_gone.is_ok(), "it has its descriptors");
             return Err(NoHugePages);
-        };
+        }
         self.add_free(id, first);
         Ok(())
     }
@@ -184,6 +184,8 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn hugetlb_unreserve(&self, id: PoolId, nr: u64) {
         if nr > 0 {
             self.pool(id).unreserved.fetch_add(nr, Ordering::AcqRel);
+            // Before the look for surplus pages: a CPU that makes one looks for free pages afterwards.
+            sync::fence();
             let nr_surplus = self.pool(id).sizes().surplus().min(nr);
             (0..nr_surplus).for_each(|_| _ = self.trim_surplus(id));
         }
@@ -193,14 +195,19 @@ impl<M: Machine> Memory<M> {
     /// refused a page that is about to stay.
     pub(crate) fn trim_surplus(&self, id: PoolId) -> bool {
         let pool = self.pool(id);
-        if !pool.lose_surplus() {
-            return false;
-        }
-        let is_gone = pool.try_reserve(1) && self.release_surplus(id, self.pool_take(id));
-        if !is_gone {
+        while pool.lose_surplus() {
+            let claimed = pool.try_reserve(1);
+            if claimed && self.release_surplus(id, self.pool_take(id)) {
+                return true;
+            }
             pool.sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
+            // A CPU that has made a page unreserved meanwhile has perhaps seen no surplus.
+            sync::fence();
+            if claimed || pool.nr_unreserved() == 0 {
+                return false;
+            }
         }
-        is_gone
+        false
     }
 
     /// Returns a page that the caller owns, and that is not counted, to free memory, or else to the pool.
@@ -229,6 +236,9 @@ impl<M: Machine> Memory<M> {
         self.pool_soil(id, first);
         if !self.pool(id).lose_surplus() {
             self.add_free(id, first);
+            // A page may have become surplus since, and found none that is free.
+            sync::fence();
+            self.trim_surplus(id);
         } else if !self.release_surplus(id, first) {
             self.pool(id).sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
         }
@@ -264,7 +274,13 @@ impl<M: Machine> Memory<M> {
             return Ok(false);
         }
         if !pool.try_reserve(1) {
-            return Ok(pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE)));
+            let is_less = pool.change(|seen| (seen.persistent() > nr).then(|| seen.0 - 1 + SURPLUS_ONE));
+            // A page that was put back meanwhile stays otherwise, surplus and free.
+            sync::fence();
+            if pool.nr_unreserved() > 0 {
+                self.trim_surplus(id);
+            }
+            return Ok(is_less);
         }
         let first = self.pool_take(id);
         // Before the count: a refusal has changed nothing.
@@ -305,6 +321,12 @@ impl<M: Machine> Memory<M> {
 
     pub(crate) fn hugetlb_set_overcommit(&self, id: PoolId, nr: u64) {
         self.pool(id).overcommit.store(nr.min(SURPLUS_ONE - 1), Ordering::Release);
+    }
+
+    /// Number of pages that the pool can have without a change of its size.
+    pub(crate) fn hugetlb_most(&self, id: PoolId) -> u64 {
+        let (sizes, most) = (self.pool(id).sizes(), self.pool(id).overcommit.load(Ordering::Acquire));
+        sizes.persistent() + sizes.surplus().max(most)
     }
 
     /// Number of persistent pages.

@@ -23,7 +23,7 @@
 use super::pool_counts::{Claim, NoHugePages};
 use super::{Fill, FrameKind, Memory, MetaUse, OutOfFrames, PoolId, Source};
 use crate::addr::{OptPfn, Pfn};
-use crate::lock::{self, lock_word};
+use crate::lock::{self, Spin};
 use crate::machine::Machine;
 use crate::mem;
 use crate::sync::{Ordering, Word};
@@ -62,7 +62,7 @@ pub(crate) struct SubpoolData {
     pub(crate) used: Word,
     /// The handle, objects, and `used`.
     pub(crate) holders: Word,
-    /// Held during a get. Sleeps.
+    /// Held during a get. Spins: faults take it with a word claimed, and others may be spinning for that (I45).
     getting: Word,
     /// Set at the beginning, as all that follow: the limits.
     most: Word,
@@ -153,6 +153,19 @@ impl<M: Machine> Memory<M> {
         self.give_back(id.0, Fill::Raw);
     }
 
+    /// Refuses more pages of one object than the subpool, or the pool, can have: before anything is made for each of them.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolRefusal`].
+    pub(crate) fn can_have(&self, id: Option<SubpoolId>, pool: PoolId, nr: u64) -> Result<(), PoolRefusal> {
+        match id {
+            Some(id) if nr > self.subpool(id).most.get() => Err(PoolRefusal::SubpoolFull),
+            _ if nr > self.hugetlb_most(pool) => Err(PoolRefusal::NoHugePages),
+            _ => Ok(()),
+        }
+    }
+
     /// Claims so many pages for an object, all or none.
     ///
     /// # Errors
@@ -162,7 +175,7 @@ impl<M: Machine> Memory<M> {
         let reserve = |nr| self.hugetlb_reserve(pool, nr).map_err(|NoHugePages| PoolRefusal::NoHugePages);
         let Some(id) = id else { return reserve(nr) };
         let data = self.subpool(id);
-        let _getting = lock_word(&data.getting, &self.machine);
+        let _getting = Spin::lock(&data.getting, &self.machine);
         let mut seen = data.used.load(Ordering::Acquire);
         if seen.saturating_add(nr) > data.most.get() {
             return Err(PoolRefusal::SubpoolFull);

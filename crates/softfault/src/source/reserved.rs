@@ -7,7 +7,8 @@
 //! ```
 //! The claim is in the word of the page. So a CPU that claims the word for a fault has the reservation, and two mappings
 //! of the same page reserve it once. A fault that finds a word that is being reserved waits, as for one that is being
-//! filled: otherwise it would need a page of its own, and be refused one that is about to be promised.
+//! filled: otherwise it would need a page of its own, and be refused one that is about to be promised. A reservation that finds
+//! a word that is being filled waits, too: the pool may have no page for that fill, and then the page is missing, without a claim.
 //!
 //! A reservation ends with the page's place: when a hole is punched there, the object gets smaller, or ends.
 //!
@@ -59,11 +60,16 @@ impl<M: Machine> Links<M> {
         pages: ObjectPages,
         frame: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
     ) -> Result<(), ReserveRefusal> {
+        let subpool = self.object_subpool(id);
+        // Nodes stay, also if the pool has too few pages then.
+        let nr_all =
+            pages.end.saturating_sub(around(pages.start, pool.order()).start).div_ceil(pool.order().nr_pages());
+        self.can_have(subpool, pool, nr_all).map_err(ReserveRefusal::Pool)?;
         let _reserving = lock_word(&self.object(id).reserving, &self.machine);
         let marked = self.begin_to_reserve((id, pool), pages, frame);
         let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
             let nr = self.nr_reserving(id, pages);
-            self.reserve_in(self.object_subpool(id), pool, nr).map_err(ReserveRefusal::Pool)
+            self.reserve_in(subpool, pool, nr).map_err(ReserveRefusal::Pool)
         });
         let claim = if claimed.is_ok() { Claim::Reserved } else { Claim::Nothing };
         self.for_each_word(id, pages, &mut |slot| slot.end_reserving(claim));
@@ -80,21 +86,16 @@ impl<M: Machine> Links<M> {
         let mut index = around(pages.start, pool.order()).start;
         while index < pages.end {
             pace.step();
-            let needs_node = {
+            let begun = {
                 let section = self.section();
                 let place = self.object_slot(section.inside(), id, index);
-                match place.place_of(pool.order()) {
-                    Some(at) => {
-                        at.begin_reserving();
-                        false
-                    }
-                    None => true,
-                }
+                place.place_of(pool.order()).map(|at| at.begin_reserving())
             };
-            if needs_node {
-                self.add_node((id, pool), index, frame()?);
-            } else {
-                index += pool.order().nr_pages();
+            match begun {
+                Some(true) => index += pool.order().nr_pages(),
+                // A fill waits for nobody.
+                Some(false) => self.machine.relax(),
+                None => self.add_node((id, pool), index, frame()?),
             }
         }
         Ok(())

@@ -36,9 +36,11 @@ impl PageSlot<'_> {
         }
     }
 
-    /// Begins to reserve the word, unless a page is there or coming, or it is reserved.
-    pub(super) fn begin_reserving(self) {
-        self.change_reserved(0, FILLING | RESERVED);
+    /// Begins to reserve the word, unless a page is there, or it is reserved. `false` while a page is being filled in: the pool
+    /// may have none for it, and the word is empty again.
+    pub(super) fn begin_reserving(self) -> bool {
+        let seen = self.word().compare_exchange(0, FILLING | RESERVED, Ordering::AcqRel, Ordering::Acquire);
+        seen != Err(FILLING)
     }
 
     /// Ends a reservation that was begun.
