@@ -7,7 +7,9 @@ use common::huge::HUGE;
 use common::turns::TwoCpus;
 use common::{FIXED, PAGE, PRIVATE, READ, RW, Running, Space, huge};
 use softfault::policy::huge::Enabled;
-use softfault::{Access, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Prot, VmaFlags};
+use softfault::{
+    Access, CpuId, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Order, Prot, VmaFlags,
+};
 use std::cell::Cell;
 
 const RX: Prot = Prot::READ.union(Prot::EXEC);
@@ -100,4 +102,36 @@ fn a_hole_that_came_late_is_no_success() {
         },
     );
     assert!(nr_refused.get() > 0, "CPU 1 always came after the call");
+}
+
+/// CPU 1 maps a page of a pool where the range ends within it: it is not cut.
+#[test]
+fn a_page_of_a_pool_that_came_late_is_not_cut() {
+    const POOL: u64 = AT + HUGE;
+    let cpus = TwoCpus::new(32 << 20);
+    let resize = |nr| {
+        let _cpu = cpus.vm.machine().bind(CpuId(0)).unwrap();
+        assert_eq!(cpus.vm.set_nr_hugepages(Order::PMD, nr), Ok(nr));
+    };
+    resize(1);
+    let nr_refused = Cell::new(0);
+    let mut begin = 0;
+    let prepare = |space: &Space<'_>| {
+        assert_eq!(space.mmap(AT, HUGE + PAGE, READ, PRIVATE | FIXED), Ok(AT));
+        space.mlock(AT, FILLED, MlockFlags::empty()).unwrap();
+    };
+    let protect = |space: &Space<'_>| space.mprotect(AT, HUGE + PAGE, RW);
+    let replace = |space: &Space<'_>| {
+        assert_eq!(space.mmap(POOL, HUGE, READ, PRIVATE | FIXED | MapFlags::HUGETLB), Ok(POOL));
+    };
+    let look = |space: &Space<'_>, result, ()| {
+        let late = space.vma(POOL).unwrap();
+        assert_eq!((late.range.nr_pages(), late.flags.contains(VmaFlags::WRITE)), (512, false), "{result:?}");
+        nr_refused.set(nr_refused.get() + u32::from(result == Err(MprotectError::NotHugePages)));
+    };
+    while cpus.play(begin, prepare, protect, replace, look) {
+        begin += 1;
+    }
+    assert!(nr_refused.get() > 0, "CPU 1 always came before or after the call");
+    resize(0);
 }

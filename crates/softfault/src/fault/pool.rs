@@ -12,7 +12,7 @@
 
 use super::context::Fault;
 use super::prealloc::{Need, Prealloc};
-use super::{FaultDone, FaultError, Turn};
+use super::{FaultDone, FaultError, Turn, Want};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Order, Pfn, Rights};
@@ -52,6 +52,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (id, index) = (found.object(), found.pgoff_of(request.vpn));
         if index >= self.vm.object_nr_pages(id) {
             return Turn::Refused(FaultError::BeyondObject);
+        }
+        if request.want == Want::Ready {
+            // Pages are the mapping's own, and none is there.
+            return Turn::Refused(FaultError::Missing);
         }
         if let Some(turn) = self.hugetlb_mutex(id, index, prealloc) {
             return turn;

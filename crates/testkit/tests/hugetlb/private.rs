@@ -142,6 +142,18 @@ fn without_reservations() {
     });
 }
 
+/// `MAP_NONBLOCK` maps what is there; of private pages nothing is.
+#[test]
+fn what_is_ready_is_no_page_of_the_pool() {
+    with_pool(1, 1, |w| {
+        let ready = MapFlags::POPULATE | MapFlags::NONBLOCK;
+        w.space.mmap(AT, HUGE, RW, OWN | FIXED | ready | MapFlags::NORESERVE).unwrap();
+        assert_eq!((free(w), w.space.rss_pages().anon), ((1, 0), 0));
+        assert_eq!(w.space.mmap(AT, HUGE, RW, OWN | FIXED | MapFlags::POPULATE), Ok(AT));
+        assert_eq!(free(w), (0, 0));
+    });
+}
+
 /// The k-th frame of fork and of first touches is refused: nothing is kept.
 #[test]
 fn each_frame_may_be_refused() {

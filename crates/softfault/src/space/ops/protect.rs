@@ -79,10 +79,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !grows.is_empty() {
             rest = self.grown_range(&writer, rest, grows)?;
         }
-        if self.cuts_page_of_pool(&writer, rest) {
-            return Err(MprotectError::NotHugePages);
-        }
         loop {
+            // Each time: another thread may have mapped pages of a pool while the lock was not held.
+            if self.cuts_page_of_pool(&writer, rest) {
+                return Err(MprotectError::NotHugePages);
+            }
             let mapped = self.mapped_prefix(&writer, rest);
             let (allowed, refused) = self.allowed_prefix(&writer, mapped, rights);
             let Some(part) = self.first_to_fill(&writer, allowed, rights) else {
