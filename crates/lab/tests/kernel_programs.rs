@@ -251,6 +251,12 @@ fn hugetlbfs_is_mounted_and_has_files() {
     run_ok("hugefs", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
 }
 
+/// Private mappings of files of huge pages: copies, reservations, holes, sizes.
+#[test]
+fn files_of_huge_pages_are_mapped_privately() {
+    run_ok("hugeprivate", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
+}
+
 /// The processes that get huge pages, and the files' figures of them; with
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]

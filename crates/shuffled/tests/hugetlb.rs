@@ -305,3 +305,67 @@ fn a_copy_against_a_store_and_a_drop() {
         assert_eq!(free(vm), (2, 2, 0));
     });
 }
+
+/// H3, H4: a private mapping copies the object's page while a hole or a smaller size takes it, and another mapping wants its
+/// memory. The copy has the page's bytes, or those of a page that was missing. Beyond the end there is none.
+#[test]
+fn a_private_copy_against_a_hole_and_a_size() {
+    const NR_FRAMES: u64 = 1536;
+    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::FIXED);
+    let seen = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap_object(AT, HUGE, RW, PRIVATE, ObjectPart::new(object)).unwrap();
+        let other = PRIVATE | MapFlags::ANONYMOUS | MapFlags::HUGETLB | MapFlags::NORESERVE;
+        space.mmap(AT + 4 * HUGE, HUGE, RW, other).unwrap();
+        // Without an entry of the page, so that nothing says that it was mapped.
+        object.write(8, &7_u64.to_le_bytes()).unwrap();
+        let mut rng = shuttle::rand::thread_rng();
+        let (is_shown, is_hole) = (rng.gen_bool(0.5), rng.gen_bool(0.5));
+        let mut byte = [0];
+        if is_shown {
+            space.read(AT + 8, &mut byte).unwrap();
+            assert_eq!(byte, [7]);
+        }
+        let told = Arc::clone(&told);
+        let store = move || {
+            // On one CPU, which keeps the space until it has seen both.
+            let active = space.activate();
+            let results = (access(space, vm, AT, Some(9)), access(space, vm, AT + 8, None));
+            drop(active);
+            match results {
+                (Ok(_), Ok(copied)) => {
+                    assert!(copied == 7 || copied == 0 && is_hole, "{copied}");
+                    told[usize::from(copied == 0)].fetch_add(1, Relaxed);
+                }
+                results => {
+                    assert!(!is_hole && results.1 == Err(FaultError::BeyondObject), "{results:?}");
+                    told[2].fetch_add(1, Relaxed);
+                }
+            }
+        };
+        let take = move || if is_hole { object.discard(0..512) } else { object.set_size_bytes(0) };
+        let want = move || {
+            let active = space.activate();
+            let wanted = access(space, vm, AT + 4 * HUGE + 8, Some(5));
+            drop(active);
+            assert!(matches!(wanted, Ok(_) | Err(FaultError::NoHugePage)));
+        };
+        run(3, vec![Box::new(store), Box::new(take), Box::new(want)]);
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        let there = space.read(AT, &mut byte).map_err(|error| error.fault);
+        assert_eq!(
+            (there, byte[0] == 9),
+            if is_hole { (Ok(()), true) } else { (Err(FaultError::BeyondObject), false) }
+        );
+        space.munmap(AT + 4 * HUGE, HUGE).unwrap();
+        assert_eq!(free(vm), if is_hole { (2, 1, 0) } else { (2, 2, 1) });
+        space.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}

@@ -272,7 +272,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
                 Entry::Guard if vma.is_some_and(|v| v.flags.contains(VmaFlags::MAYGUARD)) => Ok(()),
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
-                Entry::Poison if vma.is_some_and(|v| v.is_private() && !self.is_past_object(&v, vpn)) => Ok(()),
+                Entry::Poison if vma.is_some_and(|v| self.may_be_lost(&v, vpn)) => Ok(()),
                 Entry::Poison => Err(Broken::OutsideVma(vpn.addr())),
                 Entry::Swap(of) if vma.is_some_and(|v| v.is_private() && !self.is_past_object(&v, vpn)) => {
                     nr_swapped += 1;
@@ -323,8 +323,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
+    /// Whether the page may be lost. A place of a pool says so beyond the end, too: it has no claim (I59).
+    fn may_be_lost(&self, vma: &Vma, vpn: Vpn) -> bool {
+        vma.is_private() && (!self.is_past_object(vma, vpn) || self.is_private_of_pool(vma))
+    }
+
     /// Whether the page lies beyond the end of the object that the VMA maps.
-    fn is_past_object(&self, vma: &Vma, vpn: Vpn) -> bool {
+    pub(super) fn is_past_object(&self, vma: &Vma, vpn: Vpn) -> bool {
         vma.object != ObjectId::NONE && vma.pgoff_of(vpn) >= self.vm.object_nr_pages(vma.object)
     }
 

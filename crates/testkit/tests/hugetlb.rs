@@ -12,6 +12,8 @@ mod entries;
 mod locks;
 #[path = "hugetlb/private.rs"]
 mod private;
+#[path = "hugetlb/private_file.rs"]
+mod private_file;
 #[path = "hugetlb/subpool.rs"]
 mod subpool;
 

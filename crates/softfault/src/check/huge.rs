@@ -51,6 +51,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             let is_writable = leaf.rights.contains(Rights::WRITE);
             return match () {
                 () if !self.is_private_of_pool(&vma) => Err(Broken::NotInObject(vpn.addr())),
+                // I54.
+                () if self.is_past_object(&vma, vpn) => Err(Broken::NotInObject(vpn.addr())),
                 () if is_writable && !self.vm.frames.desc(leaf.pfn).is_sole_of_pool() => {
                     Err(Broken::SharedWritable(vpn.addr()))
                 }
@@ -58,6 +60,9 @@ impl<M: Machine> AddressSpace<'_, M> {
             };
         }
         if self.vm.frames.is_of_pool(leaf.pfn) {
+            if vma.is_private() && leaf.rights.contains(Rights::WRITE) {
+                return Err(Broken::SharedWritable(vpn.addr()));
+            }
             return self.check_object_leaf(vpn, vma, leaf.pfn).map(|()| Some(Rss::Shmem));
         }
         counts[leaf.pfn.0 as usize] += HUGE_ONE;

@@ -13,11 +13,11 @@ impl<M: Machine> Vm<M> {
         if self.hugetlb_mutexes.iter().any(|mutex| !mutex.is_free()) {
             return Err(Broken::HugetlbMutex);
         }
-        let of_spaces: u64 = spaces.iter().map(|space| space.nr_claims_at_rest()).sum();
+        let of_spaces: u64 = spaces.iter().map(|space| space.nr_claims_at_rest(&mut |_| true)).sum();
         let of_pages: u64 = self.frames.numbers().map(|pfn| self.nr_claims_of_page(pfn)).sum();
         let nr_private = |pool| if pool == PoolId::Of2M { of_spaces + of_pages } else { 0 };
         PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private(pool)))?;
-        self.subpools().try_for_each(|id| self.check_subpool(id))
+        self.subpools().try_for_each(|id| self.check_subpool(id, spaces))
     }
 
     /// I59: claims of a private page of a pool.
@@ -61,16 +61,21 @@ impl<M: Machine> Vm<M> {
         self.frames.numbers().filter(is_one).map(SubpoolId)
     }
 
-    fn check_subpool(&self, id: SubpoolId) -> Result<(), Broken> {
+    fn check_subpool(&self, id: SubpoolId, spaces: &[&AddressSpace<'_, M>]) -> Result<(), Broken> {
         let data = self.subpool(id);
         let (blocks, link) = (&self.frames.blocks, OptPfn::some(id.0).to_word());
         let is_of_pool = |b: &BlockId| blocks.at(*b).pool_order() == Some(data.pool().order());
         let is_its_page = |b: &BlockId| self.frames.desc(b.first_frame()).link.get() == link;
-        let nr_pages = blocks.there().filter(is_of_pool).filter(is_its_page).count() as u64;
+        let its_pages = || blocks.there().filter(is_of_pool).filter(is_its_page);
+        let nr_pages = its_pages().count() as u64;
+        // I61: of private mappings of its objects, and of private pages that several entries name.
+        let of_pages: u64 = its_pages().map(|b| self.nr_claims_of_page(b.first_frame())).sum();
+        let is_its = &mut |object| self.object_subpool(object) == Some(id);
+        let nr_private = of_pages + spaces.iter().map(|space| space.nr_claims_at_rest(is_its)).sum::<u64>();
         let objects = || self.objects_of(data.pool()).filter(|object| self.object_subpool(*object) == Some(id));
         let nr_reserved: u64 = objects().map(|object| self.nr_reserved_of(object)).sum();
         let used = data.used.get();
-        Counter::SubpoolUsed.check(used, nr_pages + nr_reserved)?;
+        Counter::SubpoolUsed.check(used, nr_pages + nr_reserved + nr_private)?;
         Counter::SubpoolHolders.check(data.holders.get(), data.handles.get() + objects().count() as u64 + used)?;
         let is_whole = data.is_at_rest() && data.limits().most.is_none_or(|most| used <= most);
         if is_whole { Ok(()) } else { Err(Broken::Subpool(id.0)) }
@@ -95,9 +100,13 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    fn nr_claims_at_rest(&self) -> u64 {
-        let writer = &self.sole_writer();
-        self.nr_claims_in(writer, &self.tree(writer).snapshot(), Self::user_range())
+    /// Claims of private mappings of those objects.
+    fn nr_claims_at_rest(&self, is_wanted: &mut dyn FnMut(ObjectId) -> bool) -> u64 {
+        let (writer, mut nr) = (&self.sole_writer(), 0);
+        self.for_each_claims(writer, &self.tree(writer).snapshot(), Self::user_range(), &mut |object, more| {
+            nr += if is_wanted(object) { more } else { 0 };
+        });
+        nr
     }
 }
 

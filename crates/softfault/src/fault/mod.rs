@@ -27,6 +27,8 @@ mod find;
 mod huge;
 mod outcome;
 mod pool;
+mod pool_fill;
+mod pool_object;
 mod prealloc;
 mod present;
 mod request;
@@ -54,7 +56,7 @@ use crate::table::walk::Walk;
 use context::{Fault, Here};
 use copy::Copying;
 use copy_huge::{CopyingHuge, Splitting};
-use pool::PoolFill;
+use pool_fill::PoolFill;
 use prealloc::{Need, Prealloc};
 
 /// How one attempt ended.

@@ -224,7 +224,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         ahead.map_or(Turn::Done(FaultDone::Shared), Turn::MappedAndAhead)
     }
 
-    fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
+    pub(super) fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         // Before the entry: a CPU that removes the page from its object waits for this section, and
         // then checks whether there may be entries.

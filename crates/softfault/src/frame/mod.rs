@@ -117,7 +117,7 @@ pub(crate) use mem_sections::{BlockPieces, DescCursor, Descs};
 pub use out_of_frames::OutOfFrames;
 pub(crate) use pool::PoolId;
 pub use pool_counts::HugetlbCounts;
-pub(crate) use pool_counts::{Claim, NoHugePages, Pool};
+pub(crate) use pool_counts::{Claim, Pool};
 pub(crate) use pool_page::{NoCopy, NoShare};
 pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};

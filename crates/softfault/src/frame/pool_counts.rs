@@ -219,18 +219,6 @@ impl<M: Machine> Memory<M> {
         is_gone
     }
 
-    /// Takes a page for a fault, with a reservation or without. Its content may be other than zero.
-    ///
-    /// # Errors
-    ///
-    /// [`NoHugePages`]; never with a reservation.
-    pub(crate) fn hugetlb_take(&self, id: PoolId, claim: Claim) -> Result<Pfn, NoHugePages> {
-        if claim == Claim::Nothing {
-            self.hugetlb_reserve(id, 1)?;
-        }
-        Ok(self.pool_take(id))
-    }
-
     /// Returns a page that is not used any more, and to which there is no claim.
     pub(crate) fn hugetlb_put(&self, id: PoolId, first: Pfn) {
         self.pool_soil(id, first);

@@ -107,7 +107,7 @@ impl<M: Machine> Memory<M> {
     /// An entry is gone, and every section that saw it has ended. With `Claim::Reserved` its place keeps a claim to a page;
     /// `false` if it has none: the page stays with its pins, and the pool has no other.
     pub(crate) fn drop_pool_page(&self, first: Pfn, then: Claim) -> bool {
-        let desc = self.frames.desc(first);
+        let (desc, subpool) = (self.frames.desc(first), self.subpool_of(first));
         let mut seen = desc.state();
         loop {
             debug_assert!(seen.nr_maps() > 0, "I59: an entry is counted");
@@ -125,13 +125,13 @@ impl<M: Machine> Memory<M> {
         if seen.nr_maps() > 1 {
             // One of the claims of the page becomes that of the place, or nobody's.
             if then == Claim::Nothing {
-                self.hugetlb_unreserve(PoolId::Of2M, 1);
+                self.unreserve_in(subpool, PoolId::Of2M, 1);
             }
             return true;
         }
         if seen.pins() > 0 {
             // The last pin frees it.
-            return then == Claim::Nothing || self.hugetlb_reserve(PoolId::Of2M, 1).is_ok();
+            return then == Claim::Nothing || self.reserve_in(subpool, PoolId::Of2M, 1).is_ok();
         }
         self.free_pool_page(first, then);
         true
@@ -147,8 +147,10 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).clear();
         self.frames.blocks.at(BlockId::of(first)).tails.clear_all();
         if then == Claim::Nothing {
-            return self.hugetlb_put(PoolId::Of2M, first);
+            return self.put_in(PoolId::Of2M, first);
         }
+        // The claim stays counted in it.
+        self.forget_subpool(first);
         self.pool_soil(PoolId::Of2M, first);
         self.pool_put(PoolId::Of2M, first);
     }

@@ -220,12 +220,22 @@ impl<M: Machine> Memory<M> {
         Ok(first)
     }
 
+    /// The subpool that counts a page, which stays meanwhile.
+    pub(crate) fn subpool_of(&self, first: Pfn) -> Option<SubpoolId> {
+        OptPfn::from_word(self.frames.desc(first).link.get()).get().map(SubpoolId)
+    }
+
+    /// The page, which the caller owns, is about to be free in the pool.
+    pub(super) fn forget_subpool(&self, first: Pfn) -> Option<SubpoolId> {
+        let id = self.subpool_of(first);
+        self.frames.desc(first).link.set(0);
+        id
+    }
+
     /// Returns a page that is not used any more to the pool and to its subpool. The caller owns it; its descriptor is
     /// cleared but for the link.
     pub(crate) fn put_in(&self, pool: PoolId, first: Pfn) {
-        let link = &self.frames.desc(first).link;
-        let id = OptPfn::from_word(link.get()).get().map(SubpoolId);
-        link.set(0);
+        let id = self.forget_subpool(first);
         if id.is_none() {
             return self.hugetlb_put(pool, first);
         }

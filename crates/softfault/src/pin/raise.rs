@@ -88,6 +88,11 @@ impl<M: Machine> AddressSpace<'_, M> {
                     tried => tried,
                 };
             }
+            // As a small page.
+            let is_of_object = desc.state().kind() == FrameKind::Shared;
+            if is_of_object && !leaf.rights.contains(Rights::WRITE) && self.is_private_at(inside, vpn) {
+                return Tried::NotYet;
+            }
             return match raise(inside, pmd.slot, seen, leaf, desc, access) {
                 Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
                 tried => tried,

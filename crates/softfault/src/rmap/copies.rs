@@ -18,6 +18,7 @@
 //! Locks on entry: `resize` of the object, no section. Takes the locks of its shards.
 
 use super::object::is_owned;
+use super::pool_copies::{LookedAt, PoolCopy};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{ObjectPages, PageRange, Pfn, SwapSlot, Vpn};
@@ -31,7 +32,7 @@ use crate::source::members::MembersCursor;
 use crate::space::vma::{ObjectId, Vma};
 use crate::space::{AddressSpace, Visit, Vm};
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, span_of};
+use crate::table::format::{Entry, Format, span_of};
 use crate::table::walk::{self, Walk};
 
 /// Entries that one section looks at.
@@ -53,7 +54,9 @@ struct Taken {
 }
 
 /// How a look at some pages ended.
-enum Looked {
+enum Looked<'a, F: Format> {
+    /// A page of a pool, whose entry is `Busy`; the next look begins there.
+    OfPool(PoolCopy<'a, F>, Vpn),
     /// The next look begins here.
     Next(Vpn),
     /// The first entry, or a table above it, belongs to another operation for a moment.
@@ -89,7 +92,7 @@ impl<M: Machine> Vm<M> {
     }
 }
 
-impl<M: Machine> Drops<'_, '_, M> {
+impl<'vm, M: Machine> Drops<'_, 'vm, M> {
     fn run(&self) {
         let (mut at, mut told) = (self.range.start, None);
         while at < self.range.end {
@@ -98,6 +101,10 @@ impl<M: Machine> Drops<'_, '_, M> {
             let looked = self.look(at, told.as_ref(), &mut taken);
             self.settle(&taken);
             match looked {
+                Looked::OfPool(copy, next) => {
+                    self.space.drop_copy_of_pool(copy);
+                    at = next;
+                }
                 Looked::Next(next) => at = next,
                 Looked::Owned => {
                     // Its owner may wait for whom we have told.
@@ -115,7 +122,7 @@ impl<M: Machine> Drops<'_, '_, M> {
     }
 
     /// Takes copies from `at` on, in one section.
-    fn look(&self, at: Vpn, told: Option<&Invalidation<'_, M>>, taken: &mut Taken) -> Looked {
+    fn look(&self, at: Vpn, told: Option<&Invalidation<'_, M>>, taken: &mut Taken) -> Looked<'vm, M::Format> {
         let section = self.space.section();
         let inside = section.inside();
         let Some(vma) = self.space.tree_in(inside).next(at).map(|found| found.vma) else {
@@ -135,6 +142,14 @@ impl<M: Machine> Drops<'_, '_, M> {
         taken.table = match walk::leaf_table(&self.space.vm.machine, root, at, inside) {
             Ok(table) => table,
             Err(Walk::Owned | Walk::Leaf(_)) => return Looked::Owned,
+            Err(Walk::Huge(pmd)) if self.space.is_private_of_pool(&vma) => {
+                let next = pmd.span().end;
+                return match self.space.take_copy_of_pool(inside, pmd, &vma, self.range.start) {
+                    LookedAt::Taken(copy) => Looked::OfPool(copy, next),
+                    LookedAt::Other => Looked::Next(next),
+                    LookedAt::Owned => Looked::Owned,
+                };
+            }
             Err(Walk::Hole(place) | Walk::Huge(place)) => {
                 return Looked::Next(Vpn(place.base.0 + span_of::<M::Format>(place.slot.level)));
             }

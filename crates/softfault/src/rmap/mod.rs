@@ -19,6 +19,7 @@
 mod copies;
 pub(crate) mod family;
 mod object;
+mod pool_copies;
 mod take;
 
 #[cfg(any(test, feature = "hooks"))]

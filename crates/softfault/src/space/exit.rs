@@ -1,7 +1,9 @@
 //! The end of an address space, whole.
 
 use super::AddressSpace;
-use crate::frame::{Fill, PoolId};
+use super::lock::Writer;
+use crate::frame::Fill;
+use crate::lock::lock_word;
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::table::take::{Guards, Removal};
@@ -41,11 +43,27 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.sole_writer();
         if self.nr_members(writer) > 0 {
             let all = Removal { range: Self::user_range(), free_inside: Self::table_range(), guards: Guards::Remove };
-            let nr_claims = self.nr_claims_in(writer, &self.tree(writer).snapshot(), all.range);
+            self.leave_pools(writer);
             self.remove_pages(writer, &all, Why::Unmap);
-            self.vm.hugetlb_unreserve(PoolId::Of2M, nr_claims);
             self.leave_all_members(writer);
         }
         self.wait_for_visitors();
+    }
+
+    /// Empties the private mappings of pools, and ends their claims: of a space that ends. A smaller size of an object may
+    /// find them still, so it waits meanwhile.
+    fn leave_pools(&self, writer: &Writer<'_, M>) {
+        if self.data.limits.has_pools.get() == 0 {
+            return;
+        }
+        let tree = self.tree(writer).snapshot();
+        let _ = tree.for_each(Self::user_range(), &mut |vma| {
+            if self.is_private_of_pool(&vma) {
+                let _resize = lock_word(&self.vm.object(vma.object).resize, &self.vm.machine);
+                self.end_claims_in(writer, &tree, vma.range);
+                self.remove_pages(writer, &Removal::keeping_tables(vma.range, Guards::Remove), Why::Unmap);
+            }
+            ControlFlow::Continue(())
+        });
     }
 }

@@ -5,8 +5,12 @@
 //! and has no deposit.
 //!
 //! A private mapping that reserves (`MAP_NORESERVE` is not set; a child has it set) has a claim to a page for each entry
-//! that is empty. So entries say which claims there are, and nothing else does: a fault takes the claim of the entry that
-//! it makes `Busy`; a removal that leaves the mapping leaves its claim; one that ends the mapping counts the empty entries.
+//! that is empty, or shows the object's own page. So entries say which claims there are, and nothing else does: a fault takes
+//! the claim of the entry that it makes `Busy` for a private page; a removal that leaves the mapping leaves its claim; one that
+//! ends the mapping counts such entries (I61).
+//!
+//! munmap(2) counts when no section finds the mapping any more. From then on a smaller size of the object, which takes entries
+//! in sections that find it (`rmap/copies.rs`), makes no new claim. A space that ends counts under `resize`.
 //!
 //! Locks on entry: the writer lock.
 
@@ -15,9 +19,10 @@ use super::lock::Writer;
 use super::tree::Snapshot;
 use super::vma::{ObjectId, Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
-use crate::frame::PoolId;
+use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
 use crate::space::Vm;
+use crate::table::entry::Slot;
 use crate::table::format::Entry;
 use crate::table::take::Next;
 use core::ops::ControlFlow;
@@ -40,19 +45,31 @@ pub(crate) fn has_claims(vma: &Vma) -> bool {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Claims of private mappings in the range, of a tree that faults do not find any more: as many as entries are empty.
-    pub(crate) fn nr_claims_in(&self, writer: &Writer<'_, M>, tree: &Snapshot<'_, M>, range: PageRange) -> u64 {
-        let mut nr_claims = 0;
+    /// Calls `f` with the object of each private mapping in the range that has claims, and their number. Of a tree that faults
+    /// do not find any more.
+    pub(crate) fn for_each_claims(
+        &self,
+        writer: &Writer<'_, M>,
+        tree: &Snapshot<'_, M>,
+        range: PageRange,
+        f: &mut dyn FnMut(ObjectId, u64),
+    ) {
         if self.data.limits.has_pools.get() == 0 {
-            return 0;
+            return;
         }
         let _ = tree.for_each(range, &mut |vma| {
             if has_claims(&vma) && self.vm.pool_of_vma(&vma).is_some() {
-                nr_claims += self.nr_empty(writer, vma.range.intersect(&range));
+                f(vma.object, self.nr_claims_of(writer, vma.range.intersect(&range)));
             }
             ControlFlow::Continue(())
         });
-        nr_claims
+    }
+
+    /// Ends the claims of private mappings in the range, whose entries are about to be removed.
+    pub(crate) fn end_claims_in(&self, writer: &Writer<'_, M>, tree: &Snapshot<'_, M>, range: PageRange) {
+        self.for_each_claims(writer, tree, range, &mut |object, nr| {
+            self.vm.unreserve_in(self.vm.object_subpool(object), PoolId::Of2M, nr);
+        });
     }
 
     /// Whether it is a private mapping of a pool's pages.
@@ -60,21 +77,29 @@ impl<M: Machine> AddressSpace<'_, M> {
         vma.is_private() && self.vm.pool_of_vma(vma).is_some()
     }
 
-    /// Number of empty entries for pages of 2 MiB. Waits for faults that own one.
-    pub(crate) fn nr_empty(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
+    /// Number of entries for pages of 2 MiB that are claims. Waits for those who own one.
+    fn nr_claims_of(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
         let mut nr = range.nr_pages() / Vm::<M>::NR_SUB_FRAMES;
         self.for_each_entry(writer, range, &mut |_, slot| {
-            loop {
-                match slot.observe().entry {
-                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
-                    Entry::None => return Next::GoOn,
-                    _ => break,
-                }
-            }
-            nr -= 1;
+            nr -= u64::from(!self.is_claim(slot));
             Next::GoOn
         });
         nr
+    }
+
+    fn is_claim(&self, slot: Slot<'_, M::Format>) -> bool {
+        loop {
+            {
+                // A page that an entry names stays what it is in the section.
+                let _section = self.section();
+                match slot.observe().entry {
+                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => {}
+                    Entry::Leaf(leaf) => return self.vm.frames.desc(leaf.pfn).state().kind() == FrameKind::Shared,
+                    entry => return entry == Entry::None,
+                }
+            }
+            self.vm.machine.relax();
+        }
     }
 
     /// Notes that a mapping of a pool's pages is about to be published.

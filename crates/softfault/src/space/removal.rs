@@ -8,7 +8,7 @@ use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, SwapSlot, Vpn};
-use crate::frame::{Claim, DescCursor, FrameKind, FreeBatch, PoolId};
+use crate::frame::{Claim, DescCursor, FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::Vm;
@@ -168,9 +168,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) {
         let retired = self.with_deferred(writer, retired);
         self.wait_for_readers();
-        let nr_claims = self.nr_claims_in(writer, before, removal.range);
+        self.end_claims_in(writer, before, removal.range);
         self.remove_pages(writer, removal, Why::Unmap);
-        self.vm.hugetlb_unreserve(PoolId::Of2M, nr_claims);
         let _ = before.for_each(removal.range, &mut |vma| {
             self.put_object_pages(writer, &vma, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())

@@ -1,6 +1,6 @@
 //! Private mappings of a pool: the owners of pages and of claims, and what fork(2) makes of both.
 
-use super::{AT, HUGE, counts, free, object, with_pool};
+use super::{AT, HUGE, counts, free, with_pool};
 use crate::common::objects::{bytes, touch, whole};
 use crate::common::*;
 use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MigrateRefusal, MmapError, Order, Term};
@@ -203,8 +203,8 @@ fn others_leave_them_alone() {
 #[test]
 fn h7_private_mappings_that_are_refused() {
     with_pool(1, 1, |w| {
-        let shared = object(w, 1);
-        let of_object = w.space.mmap_object(AT, HUGE, RW, MapFlags::PRIVATE | FIXED, whole(&shared));
+        let large = w.vm.new_hugetlb_object(1 << 30, Order::PUD).unwrap();
+        let of_object = w.space.mmap_object(0, 1 << 30, RW, MapFlags::PRIVATE, whole(&large));
         assert_eq!(of_object, Err(MmapError::PrivateHugetlb));
         assert_eq!(w.space.mmap(0, 1 << 30, RW, OWN | MapFlags::HUGE_1GB), Err(MmapError::PrivateHugetlb));
         assert_eq!(w.space.mmap(0, HUGE, RW, OWN | GROWSDOWN), Err(MmapError::BadFlags));

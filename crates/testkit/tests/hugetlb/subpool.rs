@@ -4,13 +4,13 @@ use super::*;
 use softfault::{HugetlbSubpool, SubpoolLimits};
 use softfault_host::Hosted;
 
-type Subpool<'vm> = HugetlbSubpool<'vm, Hosted>;
+pub type Subpool<'vm> = HugetlbSubpool<'vm, Hosted>;
 
 fn limits(most: Option<u64>, least: u64) -> SubpoolLimits {
     SubpoolLimits::default().with_most(most).with_least(least)
 }
 
-fn subpool<'vm>(w: &World<'vm>, most: Option<u64>, least: u64) -> Subpool<'vm> {
+pub fn subpool<'vm>(w: &World<'vm>, most: Option<u64>, least: u64) -> Subpool<'vm> {
     w.vm.new_hugetlb_subpool(Order::PMD, limits(most, least)).unwrap()
 }
 

@@ -172,9 +172,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             let Some(what) = wanted(&vma) else { return ControlFlow::Continue(()) };
             result = match what {
-                Wanted::Copies if self.is_private_of_pool(&vma) => {
-                    self.share_pool(writer, child, &vma, write_protected)
-                }
                 Wanted::Copies => self.copy_private(writer, child, &vma, write_protected),
                 Wanted::All | Wanted::Guards => self.copy_range(writer, child, vma.range, what, write_protected),
             };

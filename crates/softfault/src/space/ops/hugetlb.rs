@@ -16,7 +16,7 @@ use crate::account::Event;
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::built::HUGETLB;
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameList, HugetlbCounts, NoHugePages, OutOfFrames, PoolId, PoolRefusal, Source, SubpoolId};
+use crate::frame::{Fill, FrameList, HugetlbCounts, OutOfFrames, PoolId, PoolRefusal, Source, SubpoolId};
 use crate::linux::{MapFlags, MapType};
 use crate::lock::lock_word;
 use crate::machine::Machine;
@@ -54,6 +54,15 @@ impl From<PoolRefusal> for HugetlbError {
         match refused {
             PoolRefusal::NoHugePages => HugetlbError::NoHugePages,
             PoolRefusal::SubpoolFull => HugetlbError::SubpoolFull,
+        }
+    }
+}
+
+impl From<PoolRefusal> for MmapError {
+    fn from(refused: PoolRefusal) -> MmapError {
+        match refused {
+            PoolRefusal::NoHugePages => MmapError::NoHugePages,
+            PoolRefusal::SubpoolFull => MmapError::SubpoolFull,
         }
     }
 }
@@ -192,7 +201,8 @@ impl<M: Machine> Vm<M> {
     /// Pages that are [discarded](SharedObject::discard), or lie behind a smaller size, lose page and reservation.
     /// Only whole pages are removed; of others the part is zeroed.
     ///
-    /// Pages of a pool do not move, and are not swapped out. Mappings of them are shared.
+    /// Pages of a pool do not move, and are not swapped out. A private mapping, of pages of 2 MiB, reserves a page for each of
+    /// its own; where the object has no page, it gets a private one at the first touch, and the object does not.
     ///
     /// # Errors
     ///
@@ -211,15 +221,15 @@ impl<M: Machine> Vm<M> {
         let pool = if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) };
         let Some(pool) = pool.filter(|_| !vma.flags.contains(VmaFlags::NORESERVE)) else { return Ok(()) };
         if vma.is_private() {
+            // Of the mapping, whatever the object has (I61).
             let nr = vma.range.nr_pages() / pool.order().nr_pages();
-            return self.hugetlb_reserve(pool, nr).map_err(|NoHugePages| MmapError::NoHugePages);
+            return Ok(self.reserve_in(self.object_subpool(vma.object), pool, nr)?);
         }
         let pages = vma.pgoff..vma.pgoff + vma.range.nr_pages();
         let mut frame = || nodes.ok_or(OutOfFrames::Frame)?.frame(Fill::Fixed);
         let reserved = self.reserve_pages((vma.object, pool), pages.into(), &mut frame);
         reserved.map_err(|refusal| match refusal {
-            ReserveRefusal::Pool(PoolRefusal::NoHugePages) => MmapError::NoHugePages,
-            ReserveRefusal::Pool(PoolRefusal::SubpoolFull) => MmapError::SubpoolFull,
+            ReserveRefusal::Pool(refused) => refused.into(),
             ReserveRefusal::OutOfFrames(refused) => MmapError::OutOfFrames(refused),
         })
     }
@@ -259,13 +269,18 @@ pub(super) fn new_object(size_bytes: u64, order: Order, subpool: Option<SubpoolI
     NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool(subpool) }
 }
 
+/// Whether a mapping of pages of that order may be private: one entry has to show a page.
+pub(super) fn may_be_private<F: Format>(order: Order) -> Result<(), MmapError> {
+    if order == Order::PMD && huge_order::<F>() == order { Ok(()) } else { Err(MmapError::PrivateHugetlb) }
+}
+
 /// Returns the length of an anonymous mapping of huge pages, in bytes. Private ones have pages of 2 MiB.
 pub(super) fn huge_len<F: Format>(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
     let order = order_of(flags).ok_or(MmapError::NoPool)?;
     let bytes = order.nr_pages() * PAGE_SIZE;
     match flags.map_type() {
         MapType::Private if flags.contains(MapFlags::GROWSDOWN) => return Err(MmapError::BadFlags),
-        MapType::Private if order != Order::PMD || huge_order::<F>() != order => return Err(MmapError::PrivateHugetlb),
+        MapType::Private => may_be_private::<F>(order)?,
         _ => {}
     }
     if flags.is_fixed() && !addr.is_multiple_of(bytes) {

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none. Takes the writer lock.
 
-use super::hugetlb::{huge_len, new_object, order_of};
+use super::hugetlb::{huge_len, may_be_private, new_object, order_of};
 use super::mmap_error::MmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
@@ -159,7 +159,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let bytes = pool.order().nr_pages() * PAGE_SIZE;
             let addr = if flags.is_fixed() { addr } else { 0 };
             if is_private {
-                return Err(MmapError::PrivateHugetlb);
+                may_be_private::<M::Format>(pool.order())?;
             }
             if ![part.offset_bytes, len, addr].iter().all(|at| at.is_multiple_of(bytes)) {
                 return Err(MmapError::NotHugePages);

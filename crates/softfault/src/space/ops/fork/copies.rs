@@ -38,11 +38,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let object = self.vm.object(vma.object);
         loop {
             let before = object.nr_cuts.load(Ordering::Acquire);
-            let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff).min(vma.range.nr_pages());
+            let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff);
+            // A page of a pool that lies below the end in part is kept whole.
+            let nr_below = nr_below.next_multiple_of(self.vm.nr_pages_per_page(vma)).min(vma.range.nr_pages());
             let below = PageRange::new(vma.range.start, Vpn(vma.range.start.0 + nr_below));
-            self.copy_range(writer, child, below, Wanted::Copies, write_protected)?;
-            let beyond = PageRange::new(below.end, vma.range.end);
-            self.copy_range(writer, child, beyond, Wanted::Guards, write_protected)?;
+            if self.is_private_of_pool(vma) {
+                self.share_pool(writer, child, (vma.object, below), write_protected)?;
+            } else {
+                self.copy_range(writer, child, below, Wanted::Copies, write_protected)?;
+                let beyond = PageRange::new(below.end, vma.range.end);
+                self.copy_range(writer, child, beyond, Wanted::Guards, write_protected)?;
+            }
             sync::fence();
             if object.nr_cuts.load(Ordering::Relaxed) == before {
                 return Ok(());

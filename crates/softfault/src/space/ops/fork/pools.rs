@@ -14,33 +14,34 @@
 use super::child::Child;
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Pfn, Rights};
-use crate::frame::{Claim, NoShare, OutOfFrames, PoolId};
+use crate::addr::{PageRange, Pfn, Rights};
+use crate::frame::{Claim, NoShare, OutOfFrames, PoolId, SubpoolId};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
 use crate::space::lock::Writer;
-use crate::space::vma::Vma;
+use crate::space::vma::ObjectId;
 use crate::space::{AddressSpace, Vm};
+use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
 use crate::table::place::PmdSlot;
 use crate::table::take::{self, Next, Part};
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Shares the pages of the mapping with the child.
+    /// Shares pages of the mapping with the child.
     pub(super) fn share_pool(
         &self,
         writer: &Writer<'_, M>,
         child: &mut Child<'_, 'vm, M>,
-        vma: &Vma,
+        (object, pages): (ObjectId, PageRange),
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         self.assert_writer(writer);
-        let mut result = Ok(());
-        take::for_each_part(&self.vm.machine, self.root, vma.range, &mut |part| {
+        let (subpool, mut result) = (self.vm.object_subpool(object), Ok(()));
+        take::for_each_part(&self.vm.machine, self.root, pages, &mut |part| {
             // I58: there is no table.
             let Part::Huge(pmd) = part else { return Next::GoOn };
-            result = self.share_page_of_pool(child, pmd, write_protected);
+            result = self.share_page_of_pool(child, pmd, subpool, write_protected);
             if result.is_ok() { Next::GoOn } else { Next::Stop }
         });
         result
@@ -50,13 +51,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         child: &mut Child<'_, 'vm, M>,
         pmd: PmdSlot<'_, M::Format>,
+        subpool: Option<SubpoolId>,
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         let to = child.pmd_of_pool(pmd.base)?;
         let entry = loop {
             let seen = pmd.slot.observe();
             match seen.entry {
-                Entry::Leaf(_) => break self.share_leaf_of_pool(pmd, write_protected),
+                Entry::Leaf(_) => match self.share_leaf_of_pool(pmd, subpool, write_protected) {
+                    Some(Entry::None) => return Ok(()),
+                    Some(entry) => break entry,
+                    None => {}
+                },
                 // The parent has no page there, either.
                 Entry::Poison => break Entry::Poison,
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
@@ -72,44 +78,88 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// The child's entry for a page that the parent has.
-    fn share_leaf_of_pool(&self, pmd: PmdSlot<'_, M::Format>, write_protected: &mut bool) -> Entry {
-        // Before the lock bit: a surplus page may have to be found.
-        if self.vm.hugetlb_reserve(PoolId::Of2M, 1).is_err() {
-            return Entry::Poison;
+    /// The child's entry for a page that the parent has; `None` if the place has lost it meanwhile, to a smaller size or a hole.
+    fn share_leaf_of_pool(
+        &self,
+        pmd: PmdSlot<'_, M::Format>,
+        subpool: Option<SubpoolId>,
+        write_protected: &mut bool,
+    ) -> Option<Entry> {
+        if self.shows_object(pmd) {
+            // The child faults it in, as the parent did.
+            return Some(Entry::None);
         }
-        let leaf = loop {
-            // Under the writer lock the place keeps a page, though a fault may own the entry.
-            if let Ok(leaf) = pmd.slot.lock(pmd.slot.observe()) {
-                break leaf;
-            }
-            self.vm.machine.relax();
-        };
+        // Before the lock bit: a surplus page may have to be found.
+        if self.vm.reserve_in(subpool, PoolId::Of2M, 1).is_err() {
+            return Some(Entry::Poison);
+        }
+        let shared = self.share_with_claim(pmd, subpool, write_protected);
+        if shared.is_none() {
+            self.vm.unreserve_in(subpool, PoolId::Of2M, 1);
+        }
+        shared
+    }
+
+    fn shows_object(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
+        let _section = self.section();
+        matches!(pmd.slot.observe().entry, Entry::Leaf(leaf) if self.is_of_object(leaf))
+    }
+
+    /// The same with a claim, which is used unless this returns `None`.
+    fn share_with_claim(
+        &self,
+        pmd: PmdSlot<'_, M::Format>,
+        subpool: Option<SubpoolId>,
+        write_protected: &mut bool,
+    ) -> Option<Entry> {
+        let leaf = self.own_private(pmd, &|seen| pmd.slot.lock(seen).ok(), &|_| _ = pmd.slot.unlock_unchanged())?;
         let why = match self.vm.share_pool_page(leaf.pfn) {
             Ok(()) => {
                 let now = Leaf { rights: leaf.rights - Rights::WRITE, ..leaf };
                 *write_protected |= now.rights != leaf.rights;
                 pmd.slot.unlock(now);
-                return Entry::Leaf(now);
+                return Some(Entry::Leaf(now));
             }
             Err(NoShare::Pinned) => Event::ForkPinned,
             Err(NoShare::MapsFull) => Event::ForkMapsFull,
         };
         pmd.slot.unlock_unchanged();
-        self.copy_page_of_pool(pmd, why)
+        self.copy_page_of_pool(pmd, subpool, why)
+    }
+
+    /// Owns the entry if it names a private page. A fault may own it for a moment.
+    fn own_private(
+        &self,
+        pmd: PmdSlot<'_, M::Format>,
+        own: &dyn Fn(Seen) -> Option<Leaf>,
+        give_up: &dyn Fn(Leaf),
+    ) -> Option<Leaf> {
+        loop {
+            let seen = pmd.slot.observe();
+            match seen.entry {
+                Entry::Leaf(_) => {
+                    let Some(leaf) = own(seen) else { continue };
+                    if self.is_of_object(leaf) {
+                        give_up(leaf);
+                        return None;
+                    }
+                    return Some(leaf);
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+                _ => return None,
+            }
+        }
     }
 
     /// A copy of a page that cannot be shared, for the child, with the claim that the caller has; the parent and the holder of
-    /// a pin keep the page. Whether the pin has ended since does not matter. Under the writer lock the entry stays what it is.
-    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, why: Event) -> Entry {
+    /// a pin keep the page. Whether the pin has ended since does not matter.
+    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, subpool: Option<SubpoolId>, why: Event) -> Option<Entry> {
         let vm = self.vm;
-        let Ok(to) = vm.hugetlb_take(PoolId::Of2M, Claim::Reserved) else { return Entry::Poison };
-        let old = loop {
-            let seen = pmd.slot.observe();
-            if let Ok(old) = pmd.slot.take(seen) {
-                break old;
-            }
-            vm.machine.relax();
+        let give_up = |leaf| pmd.slot.resolve(Entry::Leaf(leaf));
+        let old = self.own_private(pmd, &|seen| pmd.slot.take(seen).ok(), &give_up)?;
+        let Ok(to) = vm.take_in(subpool, PoolId::Of2M, Claim::Reserved) else {
+            give_up(old);
+            return None;
         };
         self.shootdown_and_wait(Flush::Pages(pmd.span()));
         let mut pace = Pace::new(&vm.machine);
@@ -121,6 +171,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vm.make_pool_page(to, self.family, vm.frames.desc(old.pfn).index.get());
         pmd.slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
-        Entry::Leaf(Leaf { pfn: to, dirty: true, ..old })
+        Some(Entry::Leaf(Leaf { pfn: to, dirty: true, ..old }))
     }
 }

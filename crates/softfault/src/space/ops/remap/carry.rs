@@ -107,11 +107,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut nr_dropped = 0;
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
             if let Some(kept) = slot.removed() {
-                if slot.level > 0 {
-                    self.carry_deposit(writer, vpn, m.target(vpn));
-                } else if self.stays_behind(m, kept) {
+                if self.stays_behind(m, kept) {
                     self.vm.frames.note_removed(&kept);
-                    nr_dropped += 1;
+                    nr_dropped += if slot.level > 0 { Vm::<M>::NR_SUB_FRAMES as i64 } else { 1 };
+                } else if slot.level > 0 {
+                    self.carry_deposit(writer, vpn, m.target(vpn));
                 }
                 slot.resolve(Entry::None);
             }
@@ -153,7 +153,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     if slot.take_for_removal(seen).is_ok()
                         && let Some(kept) = slot.removed()
                     {
-                        if slot.level == 0 && self.stays_behind(m, kept) {
+                        if self.stays_behind(m, kept) {
                             return Next::GoOn;
                         }
                         // Only after the entry is taken: if another CPU splits the mapping

@@ -1,0 +1,435 @@
+//! Private mappings of an object of a pool: they show its pages until they are stored to, and reserve as many as they have.
+
+use super::subpool::subpool;
+use super::{AT, HUGE, NORESERVE, counts, free, map, object, with_pool};
+use crate::common::objects::{Object, bytes, touch, whole};
+use crate::common::*;
+use softfault::{Access, Errno, Event, FaultDone, FaultError, MapFlags, MlockFlags, MmapError, Order, Term};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+const OWN: MapFlags = MapFlags::PRIVATE;
+const GONE: Result<(), FaultError> = Err(FaultError::NoHugePage);
+const BEYOND: Result<(), FaultError> = Err(FaultError::BeyondObject);
+/// Where the object is mapped shared.
+const SHARED_AT: u64 = AT + 32 * HUGE;
+
+fn own(w: &World<'_>, nr: u64, of: &Object<'_>, more: MapFlags) -> Result<u64, MmapError> {
+    w.space.mmap_object(AT, nr * HUGE, RW, OWN | FIXED | more, whole(of))
+}
+
+fn anon_and_shmem(space: &Space<'_>) -> (u64, u64) {
+    (space.rss_pages().anon, space.rss_pages().shmem)
+}
+
+#[test]
+fn a_page_is_the_objects_until_it_is_stored_to() {
+    with_pool(1, 4, |w| {
+        let file = object(w, 2);
+        file.write(8, b"file").unwrap();
+        assert_eq!((free(w), own(w, 2, &file, MapFlags::empty())), ((3, 0), Ok(AT)));
+        assert_eq!(free(w), (3, 2), "for each of its pages, whatever the object has");
+        assert_eq!(w.space.handle_fault(AT, Access::Read), Ok(FaultDone::Shared));
+        assert_eq!((bytes(w.space, AT + 8), free(w), anon_and_shmem(w.space)), (*b"file", (3, 2), (0, 512)));
+        check(w.vm, &[w.space]);
+        file.write(9, b"F").unwrap();
+        assert_eq!(bytes(w.space, AT + 8), *b"fFle", "the page itself");
+        assert_eq!(w.space.handle_fault(AT + 5 * PAGE, Access::Write), Ok(FaultDone::Copied));
+        assert_eq!((free(w), anon_and_shmem(w.space)), ((2, 1), (512, 0)));
+        w.space.write(AT + 8, b"mine").unwrap();
+        file.write(9, b"G").unwrap();
+        let mut now = [0; 4];
+        file.read(8, &mut now);
+        assert_eq!((bytes(w.space, AT + 8), &now), (*b"mine", b"fGle"));
+        check(w.vm, &[w.space]);
+        // The object has none: the mapping gets its own, and the object does not, as on Linux.
+        assert_eq!((bytes(w.space, AT + HUGE), free(w), anon_and_shmem(w.space)), ([0], (1, 0), (1024, 0)));
+        file.write(HUGE, b"late").unwrap();
+        assert_eq!((bytes(w.space, AT + HUGE), free(w)), ([0; 4], (0, 0)));
+        check(w.vm, &[w.space]);
+        w.space.madvise(AT, 2 * HUGE, DONTNEED).unwrap();
+        assert_eq!((free(w), bytes(w.space, AT + HUGE)), ((2, 2), *b"late"));
+        assert_eq!(w.space.handle_fault(AT, Access::Write), Ok(FaultDone::Copied), "in one step");
+        assert_eq!((free(w), anon_and_shmem(w.space), bytes(w.space, AT + 8)), ((1, 1), (512, 512), *b"fGle"));
+        check(w.vm, &[w.space]);
+        w.space.munmap(AT + HUGE, HUGE).unwrap();
+        assert_eq!(free(w), (1, 0), "the claim of a page that was only shown");
+    });
+}
+
+#[test]
+fn reservations_are_the_mappings() {
+    with_pool(1, 3, |w| {
+        let file = object(w, 8);
+        assert_eq!(own(w, 4, &file, MapFlags::empty()), Err(MmapError::NoHugePages));
+        assert_eq!((free(w), MmapError::NoHugePages.errno()), ((3, 0), Errno::ENOMEM));
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        assert_eq!(free(w), (3, 2));
+        map(w, SHARED_AT, 2, &file, 0, MapFlags::empty()).unwrap_err();
+        map(w, SHARED_AT, 1, &file, 0, MapFlags::empty()).unwrap();
+        assert_eq!((free(w), touch(w.space, SHARED_AT), touch(w.space, AT)), ((3, 3), Ok(()), Ok(())));
+        assert_eq!((free(w), touch(w.space, AT + HUGE), free(w)), ((1, 1), Ok(()), (0, 0)));
+        check(w.vm, &[w.space]);
+        // What others took leaves those who reserve nothing without a page; what they see they see on.
+        let other = w.vm.new_space().unwrap();
+        other.mmap_object(AT, HUGE, RW, OWN | FIXED | NORESERVE, whole(&file)).unwrap();
+        assert_eq!((other.handle_fault(AT, Access::Read), touch(&other, AT)), (Ok(FaultDone::Shared), GONE));
+        assert_eq!((other.page_state(AT).unwrap().order, bytes(&other, AT)), (Order::PMD, [0]));
+        check(w.vm, &[w.space, &other]);
+        other.mmap_object(AT + HUGE, HUGE, RW, OWN | FIXED | NORESERVE, whole(&file).with_offset_bytes(HUGE)).unwrap();
+        assert_eq!((touch(&other, AT + HUGE), free(w)), (GONE, (0, 0)));
+        drop(other);
+        w.space.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(w), (1, 0));
+        w.space.munmap(SHARED_AT, HUGE).unwrap();
+    });
+}
+
+/// The claims, and pages, of private mappings count in the subpool of the object.
+#[test]
+fn h11_private_pages_are_the_subpools() {
+    with_pool(1, 4, |w| {
+        let few = subpool(w, Some(2), 1);
+        let file = few.new_object(4 * HUGE).unwrap();
+        assert_eq!((free(w), own(w, 3, &file, MapFlags::empty())), ((4, 1), Err(MmapError::SubpoolFull)));
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        assert_eq!((free(w), few.nr_used(), file.write(0, b"x").is_err()), ((4, 2), 2, true));
+        touch(w.space, AT).unwrap();
+        check(w.vm, &[w.space]);
+        assert_eq!((free(w), few.nr_used()), ((3, 1), 2));
+        let child = w.space.fork().unwrap();
+        assert_eq!((touch(&child, AT), few.nr_used()), (GONE, 2), "no more for a child, either");
+        drop(child);
+        w.space.munmap(AT + HUGE, HUGE).unwrap();
+        let child = w.space.fork().unwrap();
+        assert_eq!((free(w), few.nr_used()), ((3, 1), 2), "for the copy");
+        check(w.vm, &[w.space, &child]);
+        child.write(AT, b"c").unwrap();
+        assert_eq!((free(w), few.nr_used(), bytes(w.space, AT)), ((2, 0), 2, [0]));
+        check(w.vm, &[w.space, &child]);
+        child.madvise(AT, HUGE, DONTNEED).unwrap();
+        w.space.madvise(AT, HUGE, DONTNEED).unwrap();
+        assert_eq!((free(w), few.nr_used()), ((4, 1), 1), "the parent's claim stays");
+        // The mapping, its claim and its page outlive all handles.
+        drop((file, few, child));
+        check(w.vm, &[w.space]);
+        assert_eq!((bytes(w.space, AT + 5), free(w)), ([0], (3, 0)));
+        check(w.vm, &[w.space]);
+        w.space.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(w), (4, 0));
+    });
+}
+
+#[test]
+fn h5_a_child_shows_what_the_parent_has() {
+    with_pool(1, 4, |w| {
+        let file = object(w, 2);
+        file.write(0, b"0").unwrap();
+        file.write(HUGE, b"1").unwrap();
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        w.space.write(AT, b"p").unwrap();
+        assert_eq!((bytes(w.space, AT + HUGE), free(w)), (*b"1", (1, 1)));
+        let child = w.space.fork().unwrap();
+        assert_eq!((w.vm.event(Event::ForkNoHugePage), free(w)), (1, (1, 1)), "what is left is the parent's");
+        assert_eq!((touch(&child, AT), bytes(&child, AT + HUGE)), (GONE, *b"1"));
+        assert_eq!(touch(&child, AT + HUGE), GONE, "no reservation");
+        w.space.write(AT + HUGE, b"p").unwrap();
+        assert_eq!((bytes(w.space, AT + HUGE), bytes(&child, AT + HUGE), free(w)), (*b"p", *b"1", (0, 0)));
+        check(w.vm, &[w.space, &child]);
+        drop(child);
+        file.set_size_bytes(HUGE);
+        assert_eq!(free(w), (2, 1), "page, and copy, whose claim stays");
+        let child = w.space.fork().unwrap();
+        child.write(AT, b"c").unwrap();
+        assert_eq!((bytes(w.space, AT), bytes(&child, AT), free(w)), (*b"p", *b"c", (1, 1)));
+        check(w.vm, &[w.space, &child]);
+    });
+}
+
+/// A smaller size drops private copies, whose places keep their claims. A hole keeps the copies.
+#[test]
+fn h3_h4_holes_keep_copies_and_sizes_drop_them() {
+    with_pool(1, 4, |w| {
+        let file = object(w, 2);
+        file.write(0, b"f").unwrap();
+        file.write(HUGE, b"f").unwrap();
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        w.space.write(AT, b"m").unwrap();
+        assert_eq!((bytes(w.space, AT + HUGE), free(w)), (*b"f", (1, 1)));
+        file.discard(0..1024);
+        assert_eq!((bytes(w.space, AT), free(w)), (*b"m", (3, 1)));
+        check(w.vm, &[w.space]);
+        assert_eq!((bytes(w.space, AT + HUGE), free(w)), ([0], (2, 0)), "a page of its own");
+        let child = w.space.fork().unwrap();
+        assert_eq!(free(w), (2, 2));
+        file.set_size_bytes(HUGE);
+        assert_eq!((touch(w.space, AT + HUGE), touch(&child, AT + HUGE), free(w)), (BEYOND, BEYOND, (3, 2)));
+        check(w.vm, &[w.space, &child]);
+        file.set_size_bytes(0);
+        assert_eq!((touch(w.space, AT), touch(&child, AT), free(w)), (BEYOND, BEYOND, (4, 2)));
+        check(w.vm, &[w.space, &child]);
+        file.set_size_bytes(2 * HUGE);
+        assert_eq!((bytes(w.space, AT), bytes(w.space, AT + HUGE), free(w)), ([0], [0], (2, 0)), "nothing stale");
+        drop(child);
+    });
+}
+
+/// Of a page that lies below the end in part nothing is dropped.
+#[test]
+fn a_page_that_ends_beyond_the_size_stays() {
+    with_pool(1, 2, |w| {
+        let file = object(w, 1);
+        own(w, 1, &file, MapFlags::empty()).unwrap();
+        w.space.write(AT, b"m").unwrap();
+        file.set_size_bytes(3 * PAGE);
+        let child = w.space.fork().unwrap();
+        assert_eq!((bytes(w.space, AT), bytes(&child, AT), free(w)), (*b"m", *b"m", (1, 1)));
+        check(w.vm, &[w.space, &child]);
+    });
+}
+
+/// The holder of a pin and the program see each other's stores: a page of the object is copied first, also to be read.
+#[test]
+fn a_pin_gets_a_copy() {
+    with_pool(1, 3, |w| {
+        let file = object(w, 1);
+        file.write(0, b"f").unwrap();
+        own(w, 1, &file, MapFlags::empty()).unwrap();
+        assert_eq!(bytes(w.space, AT), *b"f");
+        let read = w.space.pin_page(AT + PAGE, Term::Short).unwrap();
+        assert_eq!((anon_and_shmem(w.space), free(w)), ((512, 0), (1, 0)));
+        w.space.write(AT + PAGE, b"m").unwrap();
+        let mut seen = [0];
+        read.read(0, &mut seen);
+        assert_eq!(&seen, b"m");
+        check(w.vm, &[w.space]);
+        // It outlives the copy, and the place gets the last page of the pool.
+        file.set_size_bytes(0);
+        assert_eq!((touch(w.space, AT), free(w)), (BEYOND, (2, 1)));
+        check(w.vm, &[w.space]);
+        file.set_size_bytes(HUGE);
+        assert_eq!((bytes(w.space, AT), free(w)), ([0], (1, 0)));
+        let mine = w.space.pin_page_mut(AT, Term::Short).unwrap();
+        map(w, SHARED_AT, 1, &file, 0, MapFlags::empty()).unwrap();
+        touch(w.space, SHARED_AT).unwrap();
+        file.set_size_bytes(0);
+        assert_eq!(free(w), (1, 1), "the file's page");
+        touch(w.space, AT).unwrap_err();
+        drop((mine, read));
+        check(w.vm, &[w.space]);
+        w.space.munmap(SHARED_AT, HUGE).unwrap();
+    });
+}
+
+/// A place that has lost its page, and has no claim, says so beyond the end, too.
+#[test]
+fn a_lost_page_stays_lost() {
+    with_pool(1, 1, |w| {
+        let file = object(w, 1);
+        own(w, 1, &file, MapFlags::empty()).unwrap();
+        w.space.write(AT, b"m").unwrap();
+        let pin = w.space.pin_page(AT, Term::Short).unwrap();
+        file.set_size_bytes(0);
+        assert_eq!((touch(w.space, AT).is_err(), free(w)), (true, (0, 0)), "the pin has the pool's only page");
+        check(w.vm, &[w.space]);
+        drop(pin);
+        file.set_size_bytes(HUGE);
+        assert_eq!((touch(w.space, AT), free(w)), (GONE, (1, 0)));
+        check(w.vm, &[w.space]);
+    });
+}
+
+#[test]
+fn the_other_calls() {
+    with_pool(1, 4, |w| {
+        let file = object(w, 2);
+        file.write(0, b"f").unwrap();
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        assert_eq!(bytes(w.space, AT), *b"f");
+        assert_eq!((w.space.mprotect(AT, HUGE, READ), touch(w.space, AT)), (Ok(()), Err(FaultError::NoRights)));
+        assert_eq!((w.space.mprotect(AT, 2 * HUGE, RW), anon_and_shmem(w.space)), (Ok(()), (0, 512)));
+        check(w.vm, &[w.space]);
+        // Of the object's pages the entries stay behind, with their claims; private ones go along.
+        w.space.write(AT + HUGE, b"m").unwrap();
+        let to = AT + 8 * HUGE;
+        assert_eq!(w.space.mremap(AT, 2 * HUGE, 2 * HUGE, MAYMOVE | MREMAP_FIXED, to), Ok(to));
+        assert_eq!((anon_and_shmem(w.space), free(w)), ((512, 0), (2, 1)));
+        check(w.vm, &[w.space]);
+        assert_eq!((bytes(w.space, to), bytes(w.space, to + HUGE), free(w)), (*b"f", *b"m", (2, 1)));
+        assert_eq!(w.space.mremap(to, 2 * HUGE, HUGE, MAYMOVE, 0), Ok(to));
+        assert_eq!(
+            (free(w), w.space.mremap(to, HUGE, 2 * HUGE, MAYMOVE, 0).unwrap_err().errno()),
+            ((3, 1), Errno::EINVAL)
+        );
+        assert_eq!((w.space.mlock(to, HUGE, MlockFlags::empty()), anon_and_shmem(w.space)), (Ok(()), (512, 0)));
+        assert_eq!((bytes(w.space, to), free(w)), (*b"f", (2, 0)), "as a store");
+        check(w.vm, &[w.space]);
+        let refused = w.space.madvise(to, HUGE, softfault::Advice::Remove);
+        assert_eq!(refused.unwrap_err().errno(), Errno::EACCES);
+        // Another mapping over it, and none that cuts it.
+        assert_eq!(w.space.mmap(to + PAGE, PAGE, RW, PRIVATE | FIXED), Err(MmapError::NotHugePages));
+        assert_eq!(w.space.mmap(to, HUGE, RW, PRIVATE | FIXED), Ok(to));
+        assert_eq!(free(w), (3, 0));
+    });
+}
+
+/// H7: offsets and sizes.
+#[test]
+fn h7_private_offsets_and_sizes() {
+    with_pool(1, 2, |w| {
+        let file = w.vm.new_hugetlb_object(1 << 50, Order::PMD).unwrap();
+        let at = |offset: u64, len: u64| {
+            let part = whole(&file).with_offset_bytes(offset);
+            w.space.mmap_object(0, len, RW, OWN, part).map_err(MmapError::errno)
+        };
+        for (offset, len, errno) in [
+            (PAGE, HUGE, Errno::EINVAL),
+            (0, PAGE, Errno::EINVAL),
+            (5, HUGE, Errno::EINVAL),
+            ((1 << 63) - HUGE, 2 * HUGE, Errno::EOVERFLOW),
+            (!(HUGE - 1), HUGE, Errno::EOVERFLOW),
+            (0, 3 * HUGE, Errno::ENOMEM),
+            (0, 1 << 62, Errno::ENOMEM),
+            (0, 0, Errno::EINVAL),
+        ] {
+            assert_eq!((at(offset, len), free(w)), (Err(errno), (2, 0)), "{offset:#x} {len:#x}");
+        }
+        let far = at((1 << 50) - HUGE, 2 * HUGE).unwrap();
+        assert_eq!((touch(w.space, far), touch(w.space, far + HUGE), free(w)), (Ok(()), BEYOND, (1, 1)));
+        w.space.munmap(far, 2 * HUGE).unwrap();
+    });
+}
+
+/// The k-th frame of a mapping, of first touches, of copies and of fork is refused: nothing is kept.
+#[test]
+fn each_frame_of_a_private_file_may_be_refused() {
+    with_pool(1, 4, |w| {
+        let file = object(w, 2);
+        file.write(0, b"f").unwrap();
+        let refusing = |k: u64, act: &dyn Fn() -> bool| {
+            w.vm.fail_allocation(Some(k));
+            let is_done = act();
+            w.vm.fail_allocation(None);
+            is_done
+        };
+        let mut nr_refused = 0;
+        for k in 0.. {
+            let is_done = refusing(k, &|| own(w, 2, &file, MapFlags::empty()).is_ok());
+            assert_eq!(free(w), if is_done { (3, 2) } else { (3, 0) });
+            check(w.vm, &[w.space]);
+            if is_done {
+                break;
+            }
+            nr_refused += 1;
+        }
+        for k in 0.. {
+            w.space.madvise(AT, 2 * HUGE, DONTNEED).unwrap();
+            let fault = |addr, access| w.space.handle_fault(addr, access).is_ok();
+            let is_done =
+                refusing(k, &|| fault(AT, Access::Read) && fault(AT, Access::Write) && fault(AT + HUGE, Access::Read));
+            check(w.vm, &[w.space]);
+            if is_done {
+                break;
+            }
+        }
+        w.space.write(AT, b"m").unwrap();
+        for k in 0.. {
+            let before = free(w);
+            w.vm.fail_allocation(Some(k));
+            let child = w.space.fork();
+            w.vm.fail_allocation(None);
+            let is_done = child.is_ok();
+            if let Ok(child) = child {
+                assert_eq!(bytes(&child, AT), *b"m");
+                check(w.vm, &[w.space, &child]);
+            }
+            assert_eq!(free(w), before, "the {k}th");
+            check(w.vm, &[w.space]);
+            if is_done {
+                break;
+            }
+            nr_refused += 1;
+        }
+        assert!(nr_refused > 2);
+        assert_eq!(w.space.munmap(AT, 2 * HUGE), Ok(()));
+    });
+}
+
+/// H3 and H4, private: copies, reads and new mappings against holes and sizes, in a pool that has as many pages as they
+/// need. Nobody who has a reservation is refused, what is beyond the end is not there, and no page is lost.
+#[test]
+fn h3_h4_private_faults_against_holes_and_sizes() {
+    with_pool(4, 4, |w| {
+        let file = object(w, 1);
+        own(w, 1, &file, MapFlags::empty()).unwrap();
+        let is_fine = |result: Result<(), FaultError>| result.is_ok() || result == BEYOND;
+        let storer = |running: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(Relaxed) {
+                assert!(is_fine(running.store(AT + 3 * PAGE, &[1u8]).map_err(|trap| trap.cause)));
+            }
+        };
+        let reader = |running: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(Relaxed) {
+                assert!(is_fine(running.space().handle_fault(AT + 5 * PAGE, Access::Read).map(drop)));
+                running.space().madvise(AT, HUGE, DONTNEED).unwrap();
+            }
+        };
+        let mapper = |running: &Running<'_>, stop: &AtomicBool| {
+            let (space, at) = (running.space(), AT + 8 * HUGE);
+            while !stop.load(Relaxed) {
+                space.mmap_object(at, HUGE, RW, OWN | FIXED, whole(&file)).unwrap();
+                assert!(is_fine(touch(space, at)));
+                space.munmap(at, HUGE).unwrap();
+            }
+        };
+        w.race(&[&storer, &reader, &mapper], |_| {
+            for i in 0..60_u8 {
+                // One page for the file, one for each mapping.
+                file.write(3 * PAGE, &[i]).unwrap();
+                if i % 3 == 0 {
+                    file.discard(0..512);
+                } else {
+                    file.set_size_bytes(0);
+                    file.set_size_bytes(HUGE);
+                }
+            }
+        });
+        file.set_size_bytes(0);
+        assert_eq!((touch(w.space, AT), free(w)), (BEYOND, (4, 1)));
+        assert_eq!(w.space.munmap(AT, HUGE), Ok(()));
+    });
+}
+
+/// H4 and H5: forks and ends of spaces against sizes. No copy is left beyond the end, and no claim is lost.
+#[test]
+fn h4_h5_forks_and_ends_against_sizes() {
+    with_pool(3, 4, |w| {
+        let file = object(w, 1);
+        own(w, 1, &file, MapFlags::empty()).unwrap();
+        let forker = |running: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(Relaxed) {
+                let child = running.space().fork().unwrap();
+                let _ = touch(&child, AT);
+                drop(child);
+            }
+        };
+        let ender = |_: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(Relaxed) {
+                let space = w.vm.new_space().unwrap();
+                if space.mmap_object(AT, HUGE, RW, OWN | FIXED, whole(&file)).is_ok() {
+                    let _ = touch(&space, AT);
+                }
+            }
+        };
+        w.race(&[&forker, &ender], |running| {
+            for i in 0..60_u8 {
+                running.store(AT, &[i]).unwrap();
+                file.set_size_bytes(0);
+                file.set_size_bytes(HUGE);
+            }
+        });
+        file.set_size_bytes(0);
+        assert_eq!((counts(w).nr, free(w)), (4, (4, 1)));
+        assert_eq!(w.space.munmap(AT, HUGE), Ok(()));
+    });
+}
