@@ -8,7 +8,7 @@ use common::files::file;
 use common::objects::{EXTRA, Object, map, object, orders};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Term};
+use softfault::{Access, Advice, Term};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const BASE_ORDERS: FolioOrders = FolioOrders::BASE;
@@ -90,6 +90,37 @@ fn marks_stay_with_their_pages() {
         halves.read(0, &mut [0]);
         halves.discard(0..1);
         assert_eq!(touched(&halves), [1..4], "the rest of the folio is in other frames");
+    });
+}
+
+/// Whoever forgets that an entry was accessed leaves the touch to its page.
+#[test]
+fn ages_and_advice_forget_no_touch() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (_file, object) = file(w, PAGES * PAGE, BASE_ORDERS);
+        (0..PAGES).for_each(|page| assert_eq!(object.read(page * PAGE, &mut [0]), 1));
+        map(w.space, BASE, PAGES, &object, 0);
+        let forget: [&dyn Fn(); 3] = [
+            &|| assert_eq!(w.space.madvise(BASE, PAGES * PAGE, Advice::Cold), Ok(())),
+            &|| assert!(w.space.age_pages(BASE, PAGES).nr_young > 0),
+            &|| assert!(w.space.test_and_clear_young(BASE, PAGES * PAGE) > 0),
+        ];
+        for forget in forget {
+            object.mark_untouched();
+            let running = w.cpu.enter(w.space).unwrap();
+            // The second one through an entry that the first fault has made.
+            (2..4).for_each(|page| running.load(BASE + page * PAGE, &mut [0]).unwrap());
+            drop(running);
+            forget();
+            assert_eq!(touched(&object), [2..4]);
+        }
+        // Of private pages nobody keeps a record, and their counts stay.
+        w.space.mmap(EXTRA, PAGES * PAGE, RW, PRIVATE | FIXED).unwrap();
+        w.space.write(EXTRA, &[1]).unwrap();
+        w.space.age_pages(EXTRA, PAGES);
+        w.space.write(EXTRA, &[1]).unwrap();
+        w.space.test_and_clear_young(EXTRA, PAGES * PAGE);
+        check(w.vm, &[w.space]);
     });
 }
 

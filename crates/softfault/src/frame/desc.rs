@@ -304,6 +304,14 @@ impl FrameDesc {
         self.note(if leaf.accessed { REFERENCED | TOUCHED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
     }
 
+    /// Sets TOUCHED of an object's page, for an accessed bit that is about to be cleared. In the section in which the entry was
+    /// read. Other pages have their count of maps in that place.
+    pub(crate) fn note_accessed(&self) {
+        if self.state().kind() == FrameKind::Shared {
+            self.note(TOUCHED);
+        }
+    }
+
     /// Sets DIRTY, for a write that was not made through an entry. In the section in which the page was found.
     pub(crate) fn note_written(&self) {
         self.note(DIRTY | TOUCHED);

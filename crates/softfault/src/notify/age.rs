@@ -99,7 +99,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
                 Entry::Leaf(leaf) => {
                     // Before the bit goes: the age tells of the use from now on.
                     self.space.vm.frames.note_mapping_used(leaf.pfn, nr_pages);
-                    if slot.clear_accessed(seen).is_ok() {
+                    if self.space.forget_accessed(self.space.section().inside(), slot, seen).is_ok() {
                         return Use::Young(leaf.pfn);
                     }
                 }

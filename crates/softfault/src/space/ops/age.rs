@@ -22,6 +22,7 @@ use crate::frame::UsedBatch;
 use crate::machine::{Machine, Tick};
 use crate::notify::notice::Notice;
 use crate::pace::{self, Pace};
+use crate::section::InSection;
 use crate::space::{AddressSpace, Vm};
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Format, Leaf, span_of};
@@ -124,9 +125,10 @@ impl<M: Machine> Step<'_, '_, M> {
             accessed[i as usize] = leaf.accessed.then_some(loaded);
         }
         drop(used);
+        let section = self.space.section();
         for (i, loaded) in accessed.iter().enumerate() {
             if let Some(loaded) = loaded {
-                forget(slot_of(i as u64), *loaded);
+                self.forget(section.inside(), slot_of(i as u64), *loaded);
             }
         }
     }
@@ -140,7 +142,7 @@ impl<M: Machine> Step<'_, '_, M> {
                 vm.frames.note_run_used(leaf.pfn, Vm::<M>::NR_SUB_FRAMES);
             }
             if leaf.accessed {
-                forget(pmd.slot, loaded);
+                self.forget(self.space.section().inside(), pmd.slot, loaded);
             }
         }
         after(pmd)
@@ -155,10 +157,10 @@ impl<M: Machine> Step<'_, '_, M> {
         self.nr_young += if is_young { whole.nr_pages() } else { 0 };
         is_young
     }
-}
 
-/// Clears the accessed bit, unless the entry has changed: then the page was used again, or the entry
-/// maps another frame, whose use was not recorded.
-fn forget<F: Format>(slot: Slot<'_, F>, loaded: Unread) {
-    let _ = slot.clear_accessed(slot.seen(loaded));
+    /// Clears the accessed bit, unless the entry has changed: then the page was used again, or the entry
+    /// maps another frame, whose use was not recorded.
+    fn forget(&self, inside: InSection<'_>, slot: Slot<'_, impl Format>, loaded: Unread) {
+        let _ = self.space.forget_accessed(inside, slot, slot.seen(loaded));
+    }
 }

@@ -35,7 +35,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             let desc = frames.desc(frames.head(leaf.pfn));
             if desc.state().kind() == FrameKind::Shared {
                 // One that has changed is in use.
-                found |= leaf.accessed && slot.clear_accessed(seen).is_ok();
+                found |= leaf.accessed && self.forget_accessed(self.section().inside(), slot, seen).is_ok();
                 desc.forget_use(desc.state());
             }
             Next::GoOn

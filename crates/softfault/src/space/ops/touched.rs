@@ -11,6 +11,7 @@
 //! **No touch is lost.** A fault sets TOUCHED before it makes its entry, in the section in which it found the page; the
 //! entry is accessed. One that comes between the removal and the clearing of TOUCHED leaves its entry, from which the report takes the
 //! accessed bit. The state of a folio is cleared in a section in which its object's word names it, so it is not another folio's.
+//! A CPU that clears the accessed bit of an entry that stays sets TOUCHED before, in a section in which the entry was there.
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
@@ -19,8 +20,12 @@ use crate::frame::FrameDesc;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::policy::folio::around;
+use crate::section::InSection;
 use crate::source::handle::SharedObject;
 use crate::source::slot::{ObjectPage, PageFrame, PageSlot};
+use crate::space::AddressSpace;
+use crate::table::entry::{Changed, Seen, Slot};
+use crate::table::format::{Entry, Format};
 use core::ops::{ControlFlow, Range};
 
 /// Pages whose entries are removed together.
@@ -105,6 +110,30 @@ impl<M: Machine> SharedObject<'_, M> {
             ObjectPage::Leaving(_) => State::Moving,
             _ => State::Away,
         }
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Clears the accessed bit of an entry that stays. Its frame's state has the touch before.
+    ///
+    /// # Errors
+    ///
+    /// The entry has changed: nothing was cleared.
+    pub(crate) fn forget_accessed(
+        &self,
+        inside: InSection<'_>,
+        slot: Slot<'_, impl Format>,
+        seen: Seen,
+    ) -> Result<(), Changed> {
+        self.vm.assert_inside(inside);
+        if !slot.is_still(seen) {
+            return Err(Changed);
+        }
+        // Until the section ends the frame is that of the entry.
+        if let Entry::Leaf(leaf) = seen.entry {
+            self.vm.frames.head_desc(leaf.pfn).note_accessed();
+        }
+        slot.clear_accessed(seen)
     }
 }
 
