@@ -191,6 +191,17 @@ fn populate_without_waiting_maps_what_is_ready() {
         let memory = object(w, PAGES, BASE_ORDERS);
         memory.write(6 * PAGE, &[1]).unwrap();
         assert_eq!((populate(&memory, MapFlags::SHARED, RW), there(&memory)), (vec![6], vec![6]));
+        w.space.munmap(BASE, PAGES * PAGE).unwrap();
+        // Pages that are not there cost nothing.
+        let nr_pages = 1 << 18;
+        let sparse = object(w, nr_pages, BASE_ORDERS);
+        sparse.write((nr_pages - 3) * PAGE, &[1]).unwrap();
+        let nr_tables = || w.vm.event(Event::TableInstall);
+        let before = nr_tables();
+        w.space.mmap_object(BASE, nr_pages * PAGE, RW, MapFlags::SHARED | flags, whole(&sparse)).unwrap();
+        assert!(is_mapped(&(nr_pages - 3)));
+        assert!(nr_tables() - before <= 4, "{} tables", nr_tables() - before);
+        w.space.munmap(BASE, nr_pages * PAGE).unwrap();
 
         let (reads, object) = file(w, PAGES * PAGE, BASE_ORDERS);
         (0..4).for_each(|page| assert_eq!(object.read(page * PAGE, &mut [0]), 1));

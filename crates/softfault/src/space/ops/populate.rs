@@ -1,15 +1,16 @@
 //! Faults pages in ahead of the program: `MAP_POPULATE`, `MADV_POPULATE_*`.
 
-use crate::addr::{Access, Order, PageRange, Vpn};
+use crate::addr::{Access, ObjectPages, Order, PageRange, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::pace::{self, Pace};
+use crate::source::keep::KeptObject;
 use crate::space::AddressSpace;
-use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::space::vma::{ObjectId, VmaFlags};
 use crate::table::format::huge_order;
 use crate::table::walk::Walk;
 
-impl<M: Machine> AddressSpace<'_, M> {
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Makes every page of the range present for `access`, up to the first that
     /// cannot be. The caller holds no lock and no frames.
     pub(crate) fn populate(&self, range: PageRange, access: Access) -> Result<(), FaultError> {
@@ -34,17 +35,33 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Maps those pages of an object that are ready, for `MAP_POPULATE | MAP_NONBLOCK`, and waits for none of the others. Pages
-    /// that have a source are not read, and memory is not allocated but for tables.
+    /// that have a source are not read, and memory is not allocated but for tables. Pages that the object does not have cost
+    /// nothing, not even tables.
     pub(crate) fn populate_ready(&self, range: PageRange) {
-        let is_of_object = |vma: &Vma| vma.object != ObjectId::NONE && !vma.flags.rights().is_empty();
-        if !self.vma_at(range.start).is_some_and(|vma| is_of_object(&vma)) {
-            return;
-        }
+        let Some((object, first)) = self.object_to_populate(range.start) else { return };
+        let is_foreign = self.vm.foreign_frames_of(object.id).is_some();
+        let end = (first + range.nr_pages()).min(self.vm.object_nr_pages(object.id));
+        let mut rest = ObjectPages { start: first, end };
         let mut pace = Pace::new(&self.vm.machine);
-        for vpn in (range.start.0..range.end.0).map(Vpn) {
+        while rest.start < rest.end {
             pace.page();
+            // The pages of foreign frames are all there.
+            let next = if is_foreign { Some(rest.start) } else { self.vm.object_next_page(object.id, rest) };
+            let Some(index) = next else { return };
+            let vpn = Vpn(range.start.0 + (index - first));
             let _ = self.fault(Request { vpn, want: Want::Ready });
+            rest.start = index + 1;
         }
+    }
+
+    /// The object that is mapped at a page, if it may be accessed there, and its page.
+    fn object_to_populate(&self, vpn: Vpn) -> Option<(KeptObject<'vm, M>, u64)> {
+        let section = self.section();
+        let vma = self.tree_in(section.inside()).lookup(vpn)?.vma;
+        if vma.object == ObjectId::NONE || vma.flags.rights().is_empty() {
+            return None;
+        }
+        Some((self.vm.object_keep_found(section.inside(), vma.object), vma.pgoff_of(vpn)))
     }
 
     /// Returns the order of the mapping of a page that was already present.
