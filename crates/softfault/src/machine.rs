@@ -294,8 +294,9 @@ pub unsafe trait Machine: Sized + Sync {
     }
 
     /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of such bytes either version is written, and
-    /// the page is written again. Called outside sections, with nothing held, so that it may wait for as long as it likes.
-    /// It does not make the file longer: bytes behind the end of the storage are not written. See
+    /// the page is written again. Called outside sections, with no lock of a space or an object held. It may wait for the
+    /// storage, but not for anybody who waits for a frame: a caller that was refused a frame writes dirty pages, and others
+    /// that were refused wait for it. So it takes no lock that is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See
     /// [`SharedObject::write_back`](crate::SharedObject::write_back).
     fn write_back(&self, write: FileWrite) -> Writing {
         Writing::Ended(write, Err(WriteError))

@@ -37,9 +37,12 @@ fn stores_reach_the_file() {
             object.write(6 * PAGE + 7, &[4]).unwrap();
             let pin = w.space.pin_page_mut(BASE + 8 * PAGE, Term::Short).unwrap();
             pin.write(9, &[5]);
+            // What is not in memory is zero in the storage by then.
+            object.read(9 * PAGE, &mut [0]);
             object.zero(9 * PAGE..9 * PAGE + 1).unwrap();
             assert_eq!(object.write_back(ALL), Ok(()));
-            let stored = [(0, 2), (5 * PAGE, 3), (6 * PAGE + 7, 4), (8 * PAGE + 9, 5), (1, 1), (15 * PAGE, 1)];
+            let zeroed = (9 * PAGE, 0);
+            let stored = [(0, 2), (5 * PAGE, 3), (6 * PAGE + 7, 4), (8 * PAGE + 9, 5), zeroed, (1, 1), (15 * PAGE, 1)];
             stored.iter().for_each(|(at, byte)| assert_eq!(storage.byte(*at), *byte, "at {at}"));
             check(w.vm, &[w.space, &child]);
             assert!(!storage.log().is_empty());
