@@ -77,6 +77,16 @@ impl<M: Machine> AddressSpace<'_, M> {
         vma.is_private() && self.vm.pool_of_vma(vma).is_some()
     }
 
+    /// Whether a private mapping of a pool lies in the range.
+    pub(crate) fn has_private_of_pool(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
+        let found =
+            |vma: Vma| if self.is_private_of_pool(&vma) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        if self.data.limits.has_pools.get() == 0 {
+            return false;
+        }
+        self.tree(writer).for_each(range, &mut |vma| found(vma)).is_break()
+    }
+
     /// Number of entries for pages of 2 MiB that are claims. Waits for those who own one.
     fn nr_claims_of(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
         let mut nr = range.nr_pages() / Vm::<M>::NR_SUB_FRAMES;

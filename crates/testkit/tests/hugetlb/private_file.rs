@@ -273,6 +273,25 @@ fn the_other_calls() {
     });
 }
 
+/// As on Linux, a mapping over another one may have its pages; if these do not suffice, what was there is gone.
+#[test]
+fn a_mapping_has_the_pages_of_what_it_replaces() {
+    with_pool(1, 3, |w| {
+        let file = object(w, 4);
+        own(w, 2, &file, MapFlags::empty()).unwrap();
+        w.space.write(AT, b"m").unwrap();
+        assert_eq!((free(w), own(w, 2, &file, MapFlags::empty())), ((2, 1), Ok(AT)));
+        assert_eq!((free(w), bytes(w.space, AT)), ((3, 2), [0]));
+        check(w.vm, &[w.space]);
+        let anon = PRIVATE | FIXED | MapFlags::HUGETLB;
+        assert_eq!((w.space.mmap(AT, 3 * HUGE, RW, anon), free(w)), (Ok(AT), (3, 3)));
+        check(w.vm, &[w.space]);
+        assert_eq!((own(w, 4, &file, MapFlags::empty()), free(w)), (Err(MmapError::NoHugePages), (3, 0)));
+        assert_eq!(touch(w.space, AT), Err(FaultError::NotMapped));
+        check(w.vm, &[w.space]);
+    });
+}
+
 /// H7: offsets and sizes.
 #[test]
 fn h7_private_offsets_and_sizes() {

@@ -75,7 +75,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MmapError`]; nothing is changed then.
+    /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
@@ -118,7 +119,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MmapError`]; nothing is changed then.
+    /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap_object(
@@ -253,7 +255,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::TooMuchLocked);
         }
         let kind = if flags.contains(MapFlags::HUGETLB) { order_of(flags) } else { None };
-        self.insert_mapping(writer, range, vma_flags(prot, flags)?, (given, kind))?;
+        let (flags, what) = (vma_flags(prot, flags)?, (given, kind));
+        let inserted = self.insert_mapping(writer, range, flags, what);
+        if let Err(refused @ (MmapError::NoHugePages | MmapError::SubpoolFull)) = inserted
+            && self.has_private_of_pool(writer, range)
+        {
+            // As Linux: what was there goes first, and the new mapping may have its pages.
+            self.unmap_range(writer, range).map_err(|_| refused)?;
+            self.insert_mapping(writer, range, flags, what)?;
+        } else {
+            inserted?;
+        }
         Ok(range)
     }
 
