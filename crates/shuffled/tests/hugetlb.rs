@@ -6,9 +6,9 @@ use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
     AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, MmapError, ObjectPart, Order, SharedObject,
-    Term, Tunables, Vm,
+    SubpoolLimits, Term, Tunables, Vm,
 };
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 const NR_FRAMES: u64 = 1024;
@@ -196,24 +196,29 @@ fn a_smaller_pool_against_a_page_that_goes() {
     }
 }
 
-/// Two CPUs reserve and give back surplus pages: none stays.
+/// A claim to the one surplus page ends while another CPU looks for surplus pages that nobody needs: it does not stay.
 #[test]
 fn surplus_pages_go_in_any_order() {
-    shuffled(300, || {
+    shuffled(3000, || {
         let vm = vm(2, 1536, Tunables::default());
-        vm.set_nr_overcommit_hugepages(Order::PMD, 2).unwrap();
-        let object = || -> &Object { Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap())) };
-        let actor = |object: &'static Object| -> Box<dyn FnOnce() + Send> {
-            object.reserve(0..512).unwrap();
-            Box::new(move || {
-                object.discard(0..512);
-                // The other one's page may be on its way to free memory.
-                if object.reserve(0..512).is_ok() {
-                    object.discard(0..512);
-                }
-            })
+        vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
+        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        object.reserve(0..512).unwrap();
+        let goes = Arc::new(AtomicBool::new(false));
+        let going = Arc::clone(&goes);
+        // Both begin together, but for the steps of a discard before its claim ends.
+        let end = move || {
+            goes.store(true, Relaxed);
+            object.discard(0..512);
         };
-        run(2, vec![actor(object()), actor(object())]);
+        let look = move || {
+            while !going.load(Relaxed) {
+                shuttle::thread::yield_now();
+            }
+            (0..shuttle::rand::thread_rng().gen_range(0..40)).for_each(|_| shuttle::thread::yield_now());
+            assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
+        };
+        run(2, vec![Box::new(end), Box::new(look)]);
         assert_eq!(free(vm), (0, 0, 0));
         vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
     });
@@ -233,6 +238,36 @@ fn a_page_comes_back_while_no_surplus_page_comes() {
         assert_eq!(free(vm), (1, 1, 0));
         vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
+}
+
+/// H11: two files of a subpool, with room for both, take pages and claims and give them back, while the handle goes. Nobody is
+/// refused, and the subpool ends with the last of the three.
+#[test]
+fn h11_gets_and_puts_of_a_subpool() {
+    for (most, least) in [(Some(2), 0), (Some(2), 2), (None, 1), (Some(2), 1)] {
+        shuffled(60, move || {
+            let vm = vm(3, 1536, Tunables::default());
+            assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+            let limits = SubpoolLimits::default().with_most(most).with_least(least);
+            let subpool = vm.new_hugetlb_subpool(Order::PMD, limits).unwrap();
+            let file = || -> Object { subpool.new_object(HUGE).unwrap() };
+            let of_file = |file: Object| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    file.write(0, b"x").unwrap();
+                    file.discard(0..512);
+                    file.reserve(0..512).unwrap();
+                    file.write(8, b"y").unwrap();
+                    file.set_size_bytes(0);
+                    file.set_size_bytes(HUGE);
+                    file.reserve(0..512).unwrap();
+                    // The reservation ends with the file.
+                })
+            };
+            run(3, vec![of_file(file()), of_file(file()), Box::new(move || drop(subpool))]);
+            assert_eq!(free(vm), (2, 2, 0));
+            vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+        });
+    }
 }
 
 const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);

@@ -5,8 +5,8 @@
 //! H2   all but two fault; one removes the mapping's entries, one asks for the page
 //!                                                                        no fault is refused, no mapping is granted
 //! ```
-//! In H1 the mapping has its reservation in every second round. In H2 it has it always, and in every second round only entries
-//! go.
+//! In H1 the mapping has its reservation in every second round. In H2 it has it always, and in every second round the page is there
+//! before: only entries go, but those of a private mapping go with their page.
 //! After each round the pool's counts are exact.
 
 use crate::fatal::as_one_of_several;
@@ -23,6 +23,8 @@ const HUGE: u64 = 2 << 20;
 const AT: u64 = 1 << 32;
 const RW: Prot = Prot::READ.union(Prot::WRITE);
 const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
+const POOL: MapFlags = MapFlags::ANONYMOUS.union(MapFlags::HUGETLB);
+const PRIVATE: MapFlags = MapFlags::PRIVATE.union(POOL);
 
 /// Which case is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,13 @@ pub enum Case {
     H1,
     /// The page goes under them, and another one wants it.
     H2,
+    /// The same with private mappings.
+    H2Private,
+}
+
+impl Case {
+    /// All of them.
+    pub const ALL: [Case; 3] = [Case::H1, Case::H2, Case::H2Private];
 }
 
 /// What was played.
@@ -137,8 +146,8 @@ impl Rounds<'_> {
             }
             self.meet();
             match (self.case, cpu) {
-                (Case::H2, 1) => self.remove(),
-                (Case::H2, 2) => self.steal(),
+                (Case::H2 | Case::H2Private, 1) => self.remove(),
+                (Case::H2 | Case::H2Private, 2) => self.steal(),
                 _ => {
                     let running = guard.enter(self.space).expect("this CPU runs no other space");
                     let page = (cpu as u64 * 37 + round) % 512;
@@ -177,6 +186,9 @@ impl Rounds<'_> {
     }
 
     fn prepare(&self, round: u64) {
+        if self.case == Case::H2Private {
+            return self.prepare_private(round);
+        }
         let has_reservation = self.case == Case::H2 || round.is_multiple_of(2);
         let more = if has_reservation { MapFlags::empty() } else { MapFlags::NORESERVE };
         if let Err(error) = self.space.mmap_object(AT, HUGE, RW, SHARED | more, ObjectPart::new(self.object)) {
@@ -189,7 +201,18 @@ impl Rounds<'_> {
         }
     }
 
-    /// In every second round the page stays in its object.
+    fn prepare_private(&self, round: u64) {
+        if let Err(error) = self.space.mmap(AT, HUGE, RW, PRIVATE | MapFlags::FIXED) {
+            self.report(format!("round {round}: {error}"));
+        }
+        if round.is_multiple_of(2)
+            && let Err(error) = self.space.write(AT, &[1])
+        {
+            self.report(format!("round {round}: {error}"));
+        }
+    }
+
+    /// In every second round of H2 the page stays in its object.
     fn remove(&self) {
         for _ in 0..4 {
             let removed = self.space.madvise(AT, HUGE, Advice::DontNeed);
@@ -199,7 +222,7 @@ impl Rounds<'_> {
 
     /// Nobody else gets what was promised.
     fn steal(&self) {
-        let flags = MapFlags::SHARED | MapFlags::ANONYMOUS | MapFlags::HUGETLB;
+        let flags = if self.case == Case::H2Private { PRIVATE } else { MapFlags::SHARED | POOL };
         for _ in 0..4 {
             match self.space.mmap(0, HUGE, RW, flags) {
                 Err(MmapError::NoHugePages) => _ = self.nr_refused.fetch_add(1, SeqCst),
@@ -209,6 +232,10 @@ impl Rounds<'_> {
     }
 
     fn clear_up(&self, round: u64) {
+        if self.case == Case::H2Private {
+            let unmapped = self.space.munmap(AT, HUGE);
+            unmapped.unwrap_or_else(|error| self.report(format!("round {round}: {error}")));
+        }
         self.object.discard(0..512);
         match self.vm.hugetlb_counts(Order::PMD) {
             Ok(counts) if (counts.nr, counts.free, counts.reserved) == (1, 1, 0) => {}
@@ -226,9 +253,11 @@ mod tests {
         for locking in HugetlbLocking::ALL {
             let of = |case| play(case, locking, 4, 12).unwrap();
             assert_eq!(of(Case::H1).nr_stores, 4 * 12);
-            let played = of(Case::H2);
-            assert_eq!((played.nr_stores, played.nr_refused), (2 * 12, 4 * 12));
-            assert_eq!(played.locks.0 > 0, locking != HugetlbLocking::Lockfree);
+            for case in [Case::H2, Case::H2Private] {
+                let played = of(case);
+                assert_eq!((played.nr_stores, played.nr_refused), (2 * 12, 4 * 12));
+                assert_eq!(played.locks.0 > 0, locking != HugetlbLocking::Lockfree);
+            }
         }
     }
 }

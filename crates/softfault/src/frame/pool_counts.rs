@@ -311,10 +311,11 @@ impl<M: Machine> Memory<M> {
         self.pool(id).overcommit.store(nr.min(SURPLUS_ONE - 1), Ordering::Release);
     }
 
-    /// Number of pages that the pool can have without a change of its size.
+    /// No fewer pages than the pool can have without a change of its size. A CPU that gives a surplus page back takes it out of
+    /// the count first, and may have to keep it: one for each CPU.
     pub(crate) fn hugetlb_most(&self, id: PoolId) -> u64 {
         let (sizes, most) = (self.pool(id).sizes(), self.pool(id).overcommit.load(Ordering::Acquire));
-        sizes.persistent() + sizes.surplus().max(most)
+        sizes.persistent() + sizes.surplus() + most + self.cpus.len() as u64
     }
 
     /// Number of persistent pages.

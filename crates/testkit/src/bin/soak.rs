@@ -9,7 +9,7 @@
 //! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
 //! several spaces, with every page's content known. `relax` has three actors take
 //! turns wherever the core waits, by a seed. `hugetlb` has several CPUs fault on the last page of a pool, in so many rounds of H1
-//! and as many of H2.
+//! and as many of H2, shared and private.
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
@@ -245,11 +245,11 @@ fn relax(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Rounds of both cases, a part of them with each discipline.
+/// Rounds of each case, a part of them with each discipline.
 fn hugetlb(options: &Options) -> ExitCode {
     const PART: u64 = 500;
     let started = Instant::now();
-    for case in [Case::H1, Case::H2] {
+    for case in Case::ALL {
         let (mut nr, mut all) = (0, Played::default());
         while nr < options.nr_rounds {
             UNDER_WAY.store(nr, Ordering::Relaxed);
