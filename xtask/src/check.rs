@@ -45,7 +45,9 @@ const SAMPLE_SECONDS: u64 = 75;
 
 const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";
-const CLIPPY: &str = "clippy --workspace --all-targets --keep-going -- -D warnings";
+const CLIPPY: &str = "clippy --workspace --lib --bins --examples";
+/// Unit tests; `--tests` would add each file that `tests/all` has.
+const CLIPPY_UNITS: &str = "clippy --workspace --profile test --lib --bins --keep-going -- -D warnings";
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
 /// Tests in documentation. The modelled core only makes sense under loom, in its own step.
 const DOC_TESTS: &str = "test --doc --workspace --exclude softfault-modelled* --exclude softfault-shuffled* --exclude softfault-recorded --no-fail-fast";
@@ -107,7 +109,11 @@ fn format() -> Result<(), String> {
 
 /// The kernel and the probe have target folders of their own.
 fn clippy() -> Result<(), String> {
-    beside("clippy of the kernel and the probe", clippy_of_kernels, || shell::run(&shell::cargo(CLIPPY)))
+    let tests = suites::targets(&suites::FOLDERS)?;
+    let line = format!("{CLIPPY} {tests} --keep-going -- -D warnings");
+    beside("clippy of the kernel and the probe", clippy_of_kernels, || {
+        shell::run(&shell::cargo(&line)).and(shell::run(&shell::cargo(CLIPPY_UNITS)))
+    })
 }
 
 fn clippy_of_kernels() -> Captured {

@@ -44,7 +44,7 @@ enum Task {
     Lint(lint::Options),
     /// Run the tests only, several binaries at a time
     Test,
-    /// Run the model checks only, several binaries at a time
+    /// Run the model checks only, with all their schedules, several binaries at a time
     Models,
     /// Run the programs on the reference kernel, in QEMU
     KernelTest,
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Test => suites::run(&suites::TESTS, |_| ()),
-        Task::Models => suites::run(&suites::MODELS, |_| ()),
+        Task::Models => suites::run(&suites::ALL_SCHEDULES, |_| ()),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),

@@ -2,6 +2,13 @@
 //!
 //! `cargo test` runs one binary after the other. Most binaries have one test that takes most of
 //! their time, so with `cargo test` one CPU does all the work at the end of each.
+//!
+//! The files of a folder `tests` that `tests/all/main.rs` names are built as one binary, in a third of the time, and run one
+//! process a file, as if each were a binary of its own. Cargo has them as such, too: `--test NAME` builds one alone.
+
+mod targets;
+
+pub use targets::targets;
 
 use crate::shell;
 use serde::Deserialize;
@@ -10,21 +17,35 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 
+/// The folders in `crates` that have tests.
+pub const FOLDERS: [&str; 7] = ["host", "lab", "modelled", "recorded", "shuffled", "softfault", "testkit"];
+
 /// Binaries that are built together.
 pub struct Suite {
-    /// The output of `cargo test`'s build.
+    /// The packages, and the profile: cargo's arguments.
     packages: &'static str,
+    /// The folders in `crates` whose tests these are.
+    folders: &'static [&'static str],
+    /// What is built besides their tests: cargo's arguments.
+    besides: &'static str,
     /// Binaries that take longest, longest first. They start first, so that the last one to end is a short one. A
     /// name that no longer exists does no harm.
     longest: &'static [&'static str],
     /// The folder of a package whose binaries run one after the other, in one worker, which begins with them: they
     /// share files.
     in_turn: Option<&'static str>,
+    /// The schedules that a loom model looks at, at most, besides those that its preemptions leave.
+    most_schedules: Option<u32>,
 }
 
-/// The model checks.
-pub const MODELS: Suite = Suite {
+/// The model checks of the gate. Of about 300 models, ten have more schedules than these: at this number they end together.
+pub const MODELS: Suite = Suite { most_schedules: Some(20_000), ..ALL_SCHEDULES };
+
+/// The model checks, whole.
+pub const ALL_SCHEDULES: Suite = Suite {
     packages: "--release -p softfault-modelled -p softfault-shuffled",
+    folders: &["modelled", "shuffled"],
+    besides: "",
     longest: &[
         "huge_pages",
         "clusters",
@@ -37,22 +58,29 @@ pub const MODELS: Suite = Suite {
         "moves",
     ],
     in_turn: None,
+    most_schedules: None,
 };
 
 /// All other tests but those in documentation. The modelled core only makes sense under loom. Patterns: each of its
 /// packages has another one for its tests.
 pub const TESTS: Suite = Suite {
     packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled*",
+    folders: &["host", "lab", "recorded", "softfault", "testkit"],
+    besides: "--lib --bins --examples",
     longest: &["corpus", "formats", "relax", "differential", "huge_races", "softfault_host", "fast_path", "mremap"],
     in_turn: Some("lab"),
+    most_schedules: None,
 };
 
-/// A test binary.
+/// A test binary, or some tests of one.
+#[derive(Clone)]
 struct Binary {
     name: String,
     executable: PathBuf,
     /// The folder of its package, in which cargo would run it.
     package: PathBuf,
+    /// The tests to run. None: all.
+    tests: Vec<String>,
 }
 
 /// The outcome of a binary: what it wrote, and its status.
@@ -71,7 +99,7 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let (queue, sender) = (&queue, sender.clone());
-            scope.spawn(move || work(queue, &sender));
+            scope.spawn(move || work(queue, suite.most_schedules, &sender));
         }
         drop(sender);
         for Ended { binary, text, result } in ended {
@@ -91,12 +119,12 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
 }
 
 /// Runs binaries until all have run.
-fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, ended: &Sender<Ended<'a>>) {
+fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, most_schedules: Option<u32>, ended: &Sender<Ended<'a>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(chain) = next else { return };
         for binary in chain {
-            let (text, result) = match command(binary).output() {
+            let (text, result) = match command(binary, most_schedules).output() {
                 Ok(output) => {
                     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
                     (format!("{out}{err}"), Ok(output.status))
@@ -111,8 +139,12 @@ fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, ended: &Sender<End
 }
 
 /// As cargo would run it, but with one test at a time.
-fn command(binary: &Binary) -> Command {
+fn command(binary: &Binary, most_schedules: Option<u32>) -> Command {
     let mut command = Command::new(&binary.executable);
+    command.envs(most_schedules.map(|most| ("SOFTFAULT_MOST_SCHEDULES", most.to_string())));
+    if !binary.tests.is_empty() {
+        command.arg("--exact").args(&binary.tests);
+    }
     command.arg("--test-threads=1").current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package);
     command
 }
@@ -128,9 +160,31 @@ fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
 
 /// Builds the binaries and lists them.
 fn binaries(suite: &Suite) -> Result<Vec<Binary>, String> {
-    let line = shell::cargo(&format!("test {} --no-run --message-format=json-render-diagnostics", suite.packages));
-    let binaries: Vec<Binary> = shell::output_of(&line)?.lines().filter_map(binary_of).collect();
+    let (packages, besides, tests) = (suite.packages, suite.besides, targets(suite.folders)?);
+    let line = format!("test {packages} {besides} {tests} --no-run --message-format=json-render-diagnostics");
+    let line = shell::cargo(&line);
+    let built: Vec<Binary> = shell::output_of(&line)?.lines().filter_map(binary_of).collect();
+    let mut binaries = Vec::new();
+    for binary in built {
+        if binary.name == targets::ALL { binaries.extend(files(&binary)?) } else { binaries.push(binary) }
+    }
     if binaries.is_empty() { Err(format!("{}: names no test binary", line.text())) } else { Ok(binaries) }
+}
+
+/// The tests of each file that a binary has as a module.
+fn files(all: &Binary) -> Result<Vec<Binary>, String> {
+    let mut line = shell::Line::new(&all.executable.to_string_lossy(), "");
+    line.args(&["--list", "--format", "terse"].map(String::from));
+    let listed = shell::output_of(&line)?;
+    let mut files: Vec<Binary> = Vec::new();
+    for test in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let name = test.split("::").next().unwrap_or(test);
+        match files.iter_mut().find(|file| file.name == name) {
+            Some(file) => file.tests.push(test.into()),
+            None => files.push(Binary { name: name.into(), tests: vec![test.into()], ..all.clone() }),
+        }
+    }
+    Ok(files)
 }
 
 impl Binary {
@@ -169,7 +223,7 @@ fn binary_of(line: &str) -> Option<Binary> {
         return None;
     }
     let package = message.manifest_path.parent().map(Path::to_path_buf)?;
-    Some(Binary { name: message.target?.name, executable: message.executable?, package })
+    Some(Binary { name: message.target?.name, executable: message.executable?, package, tests: Vec::new() })
 }
 
 #[cfg(test)]
@@ -193,10 +247,11 @@ mod tests {
             name: name.into(),
             executable: executable.into(),
             package: "/".into(),
+            tests: Vec::new(),
         };
         let all = [vec![binary("good", "true"), binary("bad", "false")], vec![binary("missing", "/nowhere/at/all")]];
         let (sender, ended) = mpsc::channel();
-        work(&Mutex::new(all.iter()), &sender);
+        work(&Mutex::new(all.iter()), None, &sender);
         drop(sender);
         let good = |e: Ended<'_>| (e.binary.name.clone(), e.result.is_ok_and(|status| status.success()));
         let results: Vec<(String, bool)> = ended.iter().map(good).collect();
@@ -209,6 +264,7 @@ mod tests {
             name: name.into(),
             executable: name.into(),
             package: Path::new("/a").join(package),
+            tests: Vec::new(),
         };
         let all = ["short", "corpus", "formats"].map(|name| binary(name, "testkit"));
         let all = all.into_iter().chain(["shell", "compare"].map(|name| binary(name, "lab"))).collect();

@@ -13,7 +13,8 @@ pub fn be(cpu: u16) {
 /// word and then stores to it hides that another had loaded it before
 /// (tokio-rs/loom#166). Each protocol has mutants here that show what is found.
 ///
-/// Beside a pager there are none, and only so many schedules.
+/// Beside a pager there are none, and only so many schedules. The gate looks at so many of the others as
+/// `SOFTFAULT_MOST_SCHEDULES` says: a few models have many times as many, for which `cargo xtask models` is there.
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
     let preemptions = if pager::here().is_some() { 0 } else { preemptions };
     let model = move || if pager::here().is_some() { pager::as_model(&model) } else { model() };
@@ -25,10 +26,21 @@ pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'sta
             // Looked at after so many schedules.
             builder.checkpoint_interval = pager::MOST_SCHEDULES;
             builder.max_permutations = Some(pager::MOST_SCHEDULES);
+        } else if let Some(most) = most_schedules() {
+            builder.checkpoint_interval = LOOKED_AT_EVERY.min(most);
+            builder.max_permutations = Some(most);
         }
         builder
     };
     sync::explore(builder, model);
+}
+
+/// Loom compares the number of schedules with their limit after so many.
+const LOOKED_AT_EVERY: usize = 500;
+
+fn most_schedules() -> Option<usize> {
+    let text = std::env::var("SOFTFAULT_MOST_SCHEDULES").ok()?;
+    Some(text.parse().expect("SOFTFAULT_MOST_SCHEDULES should be a number"))
 }
 
 /// Runs the actors as CPUs 1, 2, ... while the words are the model's.

@@ -1,8 +1,8 @@
 //! Pages without a mapping, and where mappings of huge pages begin.
 
+use super::common::objects::{bytes, whole};
+use super::common::*;
 use super::{ANON, AT, HUGE, counts, free, map, object, with_pool};
-use crate::common::objects::{bytes, whole};
-use crate::common::*;
 use softfault::{Errno, HugetlbError, MapFlags, Order};
 
 /// fallocate(2): the pages that are missing, with reservations or without, and what was there stays.

@@ -1,8 +1,8 @@
 //! Descriptors of the tails of a pool's pages: free memory while a page is in the pool, and there again before it leaves.
 
+use super::common::objects::{bytes, touch, whole};
+use super::common::*;
 use super::{AT, HUGE, SHARED, counts, free, map, object, pool};
-use crate::common::objects::{bytes, touch, whole};
-use crate::common::*;
 use softfault::{Errno, Event, MapFlags, Order, Term};
 
 /// The figure of the issue: at most 4 KiB of descriptors stay with a page of 2 MiB. All come back.

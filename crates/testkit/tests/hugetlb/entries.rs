@@ -1,8 +1,8 @@
 //! Entries of 2 MiB for pages of a pool: where they come from, what may not cut them, and how they go.
 
+use super::common::objects::{bytes, touch, whole};
+use super::common::*;
 use super::{ANON, AT, HUGE, counts, free, map, object, with_pool};
-use crate::common::objects::{bytes, touch, whole};
-use crate::common::*;
 use softfault::{Access, Advice, Errno, FaultError, MapFlags, MlockFlags, Order, Term};
 
 /// The order of the entry of a page.

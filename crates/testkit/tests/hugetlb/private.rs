@@ -1,8 +1,8 @@
 //! Private mappings of a pool: the owners of pages and of claims, and what fork(2) makes of both.
 
+use super::common::objects::{bytes, touch, whole};
+use super::common::*;
 use super::{AT, HUGE, counts, free, with_pool};
-use crate::common::objects::{bytes, touch, whole};
-use crate::common::*;
 use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MigrateRefusal, MmapError, Order, Term};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

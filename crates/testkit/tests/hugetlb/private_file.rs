@@ -1,9 +1,9 @@
 //! Private mappings of an object of a pool: they show its pages until they are stored to, and reserve as many as they have.
 
+use super::common::objects::{Object, bytes, touch, whole};
+use super::common::*;
 use super::subpool::subpool;
 use super::{AT, HUGE, NORESERVE, counts, free, map, object, with_pool};
-use crate::common::objects::{Object, bytes, touch, whole};
-use crate::common::*;
 use softfault::{Access, Errno, Event, FaultDone, FaultError, MapFlags, MlockFlags, MmapError, Order, Term};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
