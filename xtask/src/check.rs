@@ -47,7 +47,7 @@ const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";
 const CLIPPY: &str = "clippy --workspace --lib --bins --examples";
 /// Unit tests; `--tests` would add each file that `tests/all` has.
-const CLIPPY_UNITS: &str = "clippy --workspace --profile test --lib --bins --keep-going -- -D warnings";
+const CLIPPY_UNITS: &str = "clippy --workspace --profile test --lib --bins --keep-going";
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
 /// Tests in documentation. The modelled core only makes sense under loom, in its own step.
 const DOC_TESTS: &str = "test --doc --workspace --exclude softfault-modelled* --exclude softfault-shuffled* --exclude softfault-recorded --no-fail-fast";
@@ -112,7 +112,8 @@ fn clippy() -> Result<(), String> {
     let tests = suites::targets(&suites::FOLDERS)?;
     let line = format!("{CLIPPY} {tests} --keep-going -- -D warnings");
     beside("clippy of the kernel and the probe", clippy_of_kernels, || {
-        shell::run(&shell::cargo(&line)).and(shell::run(&shell::cargo(CLIPPY_UNITS)))
+        let units = format!("{CLIPPY_UNITS} {COPIES} -- -D warnings");
+        shell::run(&shell::cargo(&line)).and(shell::run(&shell::cargo(&units)))
     })
 }
 
@@ -163,12 +164,12 @@ fn without_hooks() -> Result<(), String> {
 /// that only readers of the source get to see.
 const DOC: &str = "doc --workspace --no-deps";
 const DOC_ALONE: &str = "doc -p softfault --no-deps";
-/// These are the same sources as the core.
-const DOC_NOT: &str = "--exclude softfault-recorded --exclude softfault-modelled* --exclude softfault-shuffled*";
+/// These have the same sources as the core.
+const COPIES: &str = "--exclude softfault-recorded --exclude softfault-modelled* --exclude softfault-shuffled*";
 
 fn documentation() -> Result<(), String> {
     let doc = |line: &str, flags| shell::run(&shell::cargo(line).with("RUSTDOCFLAGS", flags));
-    doc(&format!("{DOC} {DOC_NOT}"), "-D warnings -A rustdoc::private_intra_doc_links")?;
+    doc(&format!("{DOC} {COPIES}"), "-D warnings -A rustdoc::private_intra_doc_links")?;
     // Last, so that the pages that stay are those of the library without hooks.
     doc(DOC_ALONE, "-D warnings")
 }

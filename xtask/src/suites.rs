@@ -28,6 +28,8 @@ pub struct Suite {
     folders: &'static [&'static str],
     /// What is built besides their tests: cargo's arguments.
     besides: &'static str,
+    /// A package whose library has no tests of its own, though `--lib` would make some: built by itself.
+    alone: Option<&'static str>,
     /// Binaries that take longest, longest first. They start first, so that the last one to end is a short one. A
     /// name that no longer exists does no harm.
     longest: &'static [&'static str],
@@ -46,6 +48,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
     packages: "--release -p softfault-modelled -p softfault-shuffled",
     folders: &["modelled", "shuffled"],
     besides: "",
+    alone: None,
     longest: &[
         "huge_pages",
         "clusters",
@@ -64,9 +67,10 @@ pub const ALL_SCHEDULES: Suite = Suite {
 /// All other tests but those in documentation. The modelled core only makes sense under loom. Patterns: each of its
 /// packages has another one for its tests.
 pub const TESTS: Suite = Suite {
-    packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled*",
-    folders: &["host", "lab", "recorded", "softfault", "testkit"],
-    besides: "--lib --bins --examples",
+    packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled* --exclude softfault-recorded",
+    folders: &["host", "lab", "softfault", "testkit"],
+    besides: "--lib --bins",
+    alone: Some("-p softfault-recorded --tests"),
     longest: &["corpus", "formats", "relax", "differential", "huge_races", "softfault_host", "fast_path", "mremap"],
     in_turn: Some("lab"),
     most_schedules: None,
@@ -161,11 +165,17 @@ fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
 /// Builds the binaries and lists them.
 fn binaries(suite: &Suite) -> Result<Vec<Binary>, String> {
     let (packages, besides, tests) = (suite.packages, suite.besides, targets(suite.folders)?);
-    let line = format!("test {packages} {besides} {tests} --no-run --message-format=json-render-diagnostics");
-    let line = shell::cargo(&line);
-    let built: Vec<Binary> = shell::output_of(&line)?.lines().filter_map(binary_of).collect();
+    let mut binaries = built(&format!("{packages} {besides} {tests}"))?;
+    for alone in suite.alone {
+        binaries.extend(built(alone)?);
+    }
+    Ok(binaries)
+}
+
+fn built(targets: &str) -> Result<Vec<Binary>, String> {
+    let line = shell::cargo(&format!("test {targets} --no-run --message-format=json-render-diagnostics"));
     let mut binaries = Vec::new();
-    for binary in built {
+    for binary in shell::output_of(&line)?.lines().filter_map(binary_of) {
         if binary.name == targets::ALL { binaries.extend(files(&binary)?) } else { binaries.push(binary) }
     }
     if binaries.is_empty() { Err(format!("{}: names no test binary", line.text())) } else { Ok(binaries) }
