@@ -35,6 +35,7 @@ Layouts: which pages belong to which CPU
                is 64 touches. Faults are counted twice. Cold: CPU 0 has made the pool, and mapped and reserved all pages,
                so that it wrote each word and each block last. Steady: each CPU has then taken its pages out of the
                file, mapped and reserved them again, and faults on them a second time
+  private-pool the same with private mappings: each CPU unmaps its pages and maps them again
 
 Fault-around
   With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
@@ -81,6 +82,8 @@ pub enum Layout {
     OwnPart,
     /// One page of a pool of 2 MiB pages to each CPU in turn, of one file that each maps in its own space
     Pool,
+    /// Pages of a pool of 2 MiB pages for each CPU, which maps them privately in its own space
+    PrivatePool,
 }
 
 /// The state of memory at the first fault.
@@ -170,6 +173,7 @@ impl Layout {
             Layout::SameObject => "same-object",
             Layout::OwnPart => "own-part",
             Layout::Pool => "pool",
+            Layout::PrivatePool => "private-pool",
         }
     }
     /// Which page, from the start of the mapping, CPU `cpu` of `nr_cpus` touches
@@ -179,7 +183,7 @@ impl Layout {
             Layout::OwnTable => cpu * touches.next_multiple_of(TABLE_PAGES) + turn,
             Layout::Chunks => (turn / CHUNK_PAGES * nr_cpus + cpu) * CHUNK_PAGES + turn % CHUNK_PAGES,
             Layout::Interleaved => turn * nr_cpus + cpu,
-            Layout::SameObject | Layout::OwnPart | Layout::Pool => turn,
+            Layout::SameObject | Layout::OwnPart | Layout::Pool | Layout::PrivatePool => turn,
         }
     }
     /// Pages that the mapping needs.
@@ -187,14 +191,18 @@ impl Layout {
         match self {
             Layout::OwnTable => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
             Layout::Chunks => nr_cpus * touches.next_multiple_of(CHUNK_PAGES),
-            Layout::Interleaved | Layout::Pool => nr_cpus * touches,
+            Layout::Interleaved | Layout::Pool | Layout::PrivatePool => nr_cpus * touches,
             Layout::SameObject => touches,
             Layout::OwnPart => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
         }
     }
-    /// Whether CPUs have spaces of their own, which map one object.
-    pub fn has_object(self) -> bool {
-        matches!(self, Layout::SameObject | Layout::OwnPart | Layout::Pool)
+    /// Whether CPUs have spaces of their own.
+    pub fn has_own_spaces(self) -> bool {
+        matches!(self, Layout::SameObject | Layout::OwnPart) || self.is_of_pool()
+    }
+    /// Whether pages come from a pool.
+    pub fn is_of_pool(self) -> bool {
+        matches!(self, Layout::Pool | Layout::PrivatePool)
     }
 }
 
@@ -217,7 +225,7 @@ pub struct Options {
     /// First touches per CPU
     #[arg(long, value_name = "N", default_value = "32768",
         default_value_if("fault_around", clap::builder::ArgPredicate::IsPresent, "65536"), default_value_ifs([
-        ("layout", "pool", "64"),
+        ("layout", "pool", "64"), ("layout", "private-pool", "64"),
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
         ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
         ("layout", "same-object", "512"), ("layout", "own-part", "512"), ("frames", "aged", "4096"),
@@ -227,7 +235,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
     /// Size of the pages that a fault maps
-    #[arg(long, value_name = "SIZE", default_value = "small", default_value_if("layout", "pool", "huge"), value_parser = parse_pages, ignore_case = true)]
+    #[arg(long, value_name = "SIZE", default_value = "small", default_value_ifs([("layout", "pool", "huge"), ("layout", "private-pool", "huge")]), value_parser = parse_pages, ignore_case = true)]
     pub pages: Pages,
     /// Read pages that are in memory, with this window: 0 to 9, or adaptive
     #[arg(long, value_name = "ORDER", value_parser = parse_window)]
@@ -280,9 +288,9 @@ impl Options {
     }
     /// Refuses arguments that cannot work.
     pub fn check_arguments(&self) -> Result<(), LabError> {
-        if self.layout.has_object() {
+        if self.layout.has_own_spaces() {
             let with = |what| format!("with --layout {} should be {what}", self.layout.name());
-            let pages = if self.layout == Layout::Pool { Pages::HUGE } else { Pages::SMALL };
+            let pages = if self.layout.is_of_pool() { Pages::HUGE } else { Pages::SMALL };
             if self.pages != pages {
                 return Err(LabError::Argument {
                     name: "--pages",
@@ -298,7 +306,7 @@ impl Options {
                 });
             }
         }
-        if let Some(window) = self.fault_around.filter(|_| !self.layout.has_object() || self.layout == Layout::Pool) {
+        if let Some(window) = self.fault_around.filter(|_| !self.layout.has_own_spaces() || self.layout.is_of_pool()) {
             let wanted =
                 format!("with --layout {} there is no object of small pages: should be left out", self.layout.name());
             return Err(LabError::Argument { name: "--fault-around", given: window.name(), wanted });

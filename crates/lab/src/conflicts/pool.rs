@@ -1,4 +1,5 @@
-//! The layout `pool`: a file whose pages come from a reserved pool, mapped in a space for each CPU. Its faults are counted twice:
+//! The layouts `pool`, a file whose pages come from a reserved pool, mapped in a space for each CPU, and `private-pool`, a private
+//! mapping of such pages for each. Faults are counted twice:
 //!
 //! - *cold*: CPU 0 has made the pool, and mapped and reserved all pages, so that it wrote all words last;
 //! - *steady*: each CPU has taken its pages out, and mapped and reserved them again, and faults on them a second time.
@@ -16,27 +17,28 @@ pub fn discipline(options: &Options) -> HugetlbLocking {
 
 /// The word in output.
 pub fn name(options: &Options) -> Option<&'static str> {
-    (options.layout == Layout::Pool).then(|| options.hugetlb_locking.name())
+    options.layout.is_of_pool().then(|| options.hugetlb_locking.name())
 }
 
 /// Bytes of a page.
 const BYTES: u64 = Pages::HUGE.nr_frames() * PAGE_BYTES;
 
-/// A pool with a page for each touch, and a file of as many. Each space maps its pages.
+/// A pool with a page for each touch, and a file of as many, unless mappings are private. Each space maps its pages.
 pub fn map<'vm>(
     vm: &'vm Vm<Simulated>,
     spaces: &[AddressSpace<Simulated>],
     options: &Options,
-) -> Result<SharedObject<'vm, Simulated>, LabError> {
+) -> Result<Option<SharedObject<'vm, Simulated>>, LabError> {
     let order = Order(options.pages.order());
     let wanted = options.nr_touched();
     let nr = vm.set_nr_hugepages(order, wanted).map_err(|e| LabError::subsystem("set_nr_hugepages", e))?;
     if nr < wanted {
         return Err(LabError::subsystem("pages of the pool", format!("{nr}, should be {wanted}")));
     }
-    let file = vm.new_hugetlb_object(wanted * BYTES, order);
+    let new_file = || vm.new_hugetlb_object(wanted * BYTES, order);
+    let file = (options.layout == Layout::Pool).then(new_file).transpose();
     let file = file.map_err(|e| LabError::subsystem("new_hugetlb_object", e))?;
-    (0..options.cpus).zip(spaces).try_for_each(|(cpu, space)| map_pages_of(cpu, space, options, &file))?;
+    (0..options.cpus).zip(spaces).try_for_each(|(cpu, space)| map_pages_of(cpu, space, options, file.as_ref()))?;
     Ok(file)
 }
 
@@ -45,15 +47,15 @@ pub fn map<'vm>(
 pub fn begin_again(
     spaces: &[AddressSpace<Simulated>],
     options: &Options,
-    file: &SharedObject<'_, Simulated>,
+    file: Option<&SharedObject<'_, Simulated>>,
 ) -> Result<(), LabError> {
     for (cpu, space) in (0..options.cpus).zip(spaces) {
         machine::become_cpu(cpu);
         let len = u64::from(options.touches) * BYTES;
         space.munmap(OBJECT_AT, len).map_err(|e| LabError::subsystem(format!("munmap by CPU {cpu}"), e))?;
-        for turn in 0..u64::from(options.touches) {
+        for turn in 0..file.map_or(0, |_| u64::from(options.touches)) {
             let first = page_of(cpu, turn, options) * Pages::HUGE.nr_frames();
-            file.discard(first..first + Pages::HUGE.nr_frames());
+            file.into_iter().for_each(|file| file.discard(first..first + Pages::HUGE.nr_frames()));
         }
         map_pages_of(cpu, space, options, file)?;
     }
@@ -78,10 +80,16 @@ fn map_pages_of(
     cpu: u16,
     space: &AddressSpace<Simulated>,
     options: &Options,
-    file: &SharedObject<'_, Simulated>,
+    file: Option<&SharedObject<'_, Simulated>>,
 ) -> Result<(), LabError> {
+    let prot = Prot::READ | Prot::WRITE;
+    let Some(file) = file else {
+        let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::HUGETLB | MapFlags::FIXED;
+        let done = space.mmap(OBJECT_AT, u64::from(options.touches) * BYTES, prot, flags);
+        return done.map(drop).map_err(|e| LabError::subsystem(format!("mmap for CPU {cpu}"), e));
+    };
     for turn in 0..u64::from(options.touches) {
-        let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
         let part = ObjectPart::new(file).with_offset_bytes(page_of(cpu, turn, options) * BYTES);
         let done = space.mmap_object(OBJECT_AT + turn * BYTES, BYTES, prot, flags, part);
         done.map_err(|e| LabError::subsystem(format!("mmap_object for turn {turn} of CPU {cpu}"), e))?;

@@ -78,8 +78,8 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
         Ok(Counted { nr_faults, transfers: lines.transfers, read_misses: lines.read_misses, places, steady: None })
     };
     let mut counted: Counted = count()?;
-    if let Some(file) = &file {
-        pool::begin_again(&spaces, options, file)?;
+    if options.layout.is_of_pool() {
+        pool::begin_again(&spaces, options, file.as_ref())?;
         counted.steady = Some(Box::new(count()?));
     }
     drop(recording);
@@ -94,12 +94,12 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
 type Spaces<'vm> = (Vec<AddressSpace<'vm, Simulated>>, u64, Option<SharedObject<'vm, Simulated>>);
 
 fn spaces<'vm>(vm: &'vm Vm<Simulated>, options: &Options) -> Result<Spaces<'vm>, LabError> {
-    let nr = if options.layout.has_object() { options.cpus } else { 1 };
+    let nr = if options.layout.has_own_spaces() { options.cpus } else { 1 };
     let new_space = |_| vm.new_space().map_err(|e| LabError::subsystem("new_space", e));
     let spaces = (0..nr).map(new_space).collect::<Result<Vec<_>, _>>()?;
     let (base, file) = match options.layout {
         Layout::SameObject | Layout::OwnPart => (map_object(vm, &spaces, options)?, None),
-        Layout::Pool => (OBJECT_AT, Some(pool::map(vm, &spaces, options)?)),
+        Layout::Pool | Layout::PrivatePool => (OBJECT_AT, pool::map(vm, &spaces, options)?),
         _ => (map(&spaces[0], options)?, None),
     };
     Ok((spaces, base, file))
@@ -167,10 +167,10 @@ fn take_turns(
             let done = space
                 .handle_fault(addr, access)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
-            if done != wanted && options.layout != Layout::Pool {
+            if done != wanted && !options.layout.is_of_pool() {
                 return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
             }
-            if options.layout == Layout::Pool {
+            if options.layout.is_of_pool() {
                 machine::unrecorded(|| pool::forget_bytes(vm, space, addr));
             }
             beside();
@@ -200,7 +200,7 @@ fn knobs(pages: Pages) -> HugeKnobs {
 /// The expected result of each fault.
 fn what_is_mapped(options: &Options) -> FaultDone {
     match options.pages {
-        Pages::SMALL if options.layout.has_object() => FaultDone::Shared,
+        Pages::SMALL if options.layout.has_own_spaces() => FaultDone::Shared,
         Pages::SMALL => FaultDone::Installed,
         Pages::HUGE => FaultDone::Huge,
         pages => FaultDone::Folio(Order(pages.order())),
