@@ -71,7 +71,17 @@ pub const TESTS: Suite = Suite {
     folders: &["host", "lab", "softfault", "testkit"],
     besides: "--lib --bins",
     alone: Some("-p softfault-recorded --tests"),
-    longest: &["corpus", "formats", "relax", "differential", "huge_races", "softfault_host", "fast_path", "mremap"],
+    longest: &[
+        "corpus",
+        "formats",
+        "relax",
+        "mremap",
+        "softfault",
+        "differential",
+        "huge_races",
+        "softfault_host",
+        "fast_path",
+    ],
     in_turn: Some("lab"),
     most_schedules: None,
 };
@@ -166,7 +176,7 @@ fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
 fn binaries(suite: &Suite) -> Result<Vec<Binary>, String> {
     let (packages, besides, tests) = (suite.packages, suite.besides, targets(suite.folders)?);
     let mut binaries = built(&format!("{packages} {besides} {tests}"))?;
-    for alone in suite.alone {
+    if let Some(alone) = suite.alone {
         binaries.extend(built(alone)?);
     }
     Ok(binaries)
