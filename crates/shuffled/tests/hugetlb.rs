@@ -270,6 +270,37 @@ fn h11_gets_and_puts_of_a_subpool() {
     }
 }
 
+/// H11: two files want the one page that their subpool may have, or that the pool has for it: one of them gets it.
+#[test]
+fn h11_two_gets_for_one_page() {
+    for (most, nr) in [(Some(1), 2), (None, 1)] {
+        shuffled(600, move || {
+            let vm = vm(2, 1536, Tunables::default());
+            assert_eq!(vm.set_nr_hugepages(Order::PMD, nr), Ok(nr));
+            let limits = SubpoolLimits::default().with_most(most).with_least(1);
+            let subpool = vm.new_hugetlb_subpool(Order::PMD, limits).unwrap();
+            let (nr_granted, nr_ready) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let actor = || -> Box<dyn FnOnce() + Send> {
+                let file: &Object = Box::leak(Box::new(subpool.new_object(HUGE).unwrap()));
+                // Nodes come before.
+                file.reserve(0..512).unwrap();
+                file.discard(0..512);
+                let (granted, ready) = (Arc::clone(&nr_granted), Arc::clone(&nr_ready));
+                Box::new(move || {
+                    ready.fetch_add(1, Relaxed);
+                    while ready.load(Relaxed) < 2 {
+                        shuttle::thread::yield_now();
+                    }
+                    granted.fetch_add(u64::from(file.reserve(0..512).is_ok()), Relaxed);
+                })
+            };
+            run(2, vec![actor(), actor()]);
+            assert_eq!((nr_granted.load(Relaxed), subpool.nr_used(), free(vm)), (1, 1, (nr, nr, 1)));
+            vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+        });
+    }
+}
+
 const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
 
 /// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy or as the promise of one.
@@ -278,7 +309,7 @@ fn a_pin_that_ends_during_a_fork() {
     const NR_FRAMES: u64 = 1536;
     let copied = Arc::new([const { AtomicU64::new(0) }; 2]);
     let told = Arc::clone(&copied);
-    shuffled(300, move || {
+    shuffled(3000, move || {
         let vm = vm(2, NR_FRAMES, Tunables::default());
         assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
         let parent: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
@@ -287,7 +318,10 @@ fn a_pin_that_ends_during_a_fork() {
         pin.write(0, &7u64.to_ne_bytes());
         let (told, born) = (Arc::clone(&told), Arc::new(Mutex::new(None)));
         let bear = Arc::clone(&born);
+        let goes = Arc::new(AtomicBool::new(false));
+        let going = Arc::clone(&goes);
         let fork = move || {
+            goes.store(true, Relaxed);
             let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
             told[vm.vmstat().get(Event::ForkPinned) as usize].fetch_add(1, Relaxed);
             let active = child.activate();
@@ -296,7 +330,15 @@ fn a_pin_that_ends_during_a_fork() {
             drop(active);
             *bear.lock().unwrap() = Some(child);
         };
-        run(2, vec![Box::new(fork), Box::new(move || drop(pin))]);
+        // At any step of the fork.
+        let release = move || {
+            while !going.load(Relaxed) {
+                shuttle::thread::yield_now();
+            }
+            (0..shuttle::rand::thread_rng().gen_range(0..600)).for_each(|_| shuttle::thread::yield_now());
+            drop(pin);
+        };
+        run(2, vec![Box::new(fork), Box::new(release)]);
         let child = born.lock().unwrap().take().unwrap();
         vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         child.munmap(AT, HUGE).unwrap();
