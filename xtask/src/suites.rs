@@ -26,7 +26,7 @@ pub struct Suite {
     packages: &'static str,
     /// The folders in `crates` whose tests these are.
     folders: &'static [&'static str],
-    /// What is built besides their tests: cargo's arguments.
+    /// What has unit tests: cargo's arguments.
     besides: &'static str,
     /// A package whose library has no tests of its own, though `--lib` would make some: built by itself.
     alone: Option<&'static str>,
@@ -69,7 +69,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
 pub const TESTS: Suite = Suite {
     packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled* --exclude softfault-recorded",
     folders: &["host", "lab", "softfault", "testkit"],
-    besides: "--lib --bins",
+    besides: "--lib --bin softfault --bin xtask",
     alone: Some("-p softfault-recorded --tests"),
     longest: &[
         "corpus",
