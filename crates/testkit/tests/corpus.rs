@@ -52,7 +52,7 @@ fn every_file_of_the_corpus() {
 #[test]
 fn any_bytes_are_a_sequence() {
     let mut random = Random::new(8);
-    let (mut nr_steps, nr_inputs) = (0, if IS_FULL { 600 } else { 20 });
+    let (mut nr_steps, nr_inputs) = (0, if IS_FULL { 300 } else { 20 });
     for _ in 0..nr_inputs {
         let len = random.below(900);
         let bytes: Vec<u8> = (0..len).map(|_| random.number() as u8).collect();
