@@ -225,7 +225,7 @@ pub unsafe trait Machine: Sized + Sync {
     /// operations on the space, faults in it and pins of its pages, because the caller may hold the
     /// space's writer lock; (2) users of a [`SharedObject`](crate::SharedObject), and operations,
     /// faults and pins in any space that maps one, because removing or moving its pages notifies
-    /// those spaces while others wait for the pages; (3) operations on a space that shares private
+    /// those spaces while others wait for the pages, and the end of a space that maps one of a pool privately; (3) operations on a space that shares private
     /// pages with this one since fork(2), and its end, because moving a private page, or taking one
     /// out of use, notifies such spaces one after another, and the end of each waits until all were
     /// told; (4) anybody who may be waiting for a frame, because a fault or a compaction that calls

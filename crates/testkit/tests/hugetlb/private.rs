@@ -4,8 +4,8 @@ use super::common::objects::{bytes, touch, whole};
 use super::common::*;
 use super::{AT, HUGE, counts, free, with_pool};
 use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MigrateRefusal, MmapError, Order, Term};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 const OWN: MapFlags = PRIVATE.union(MapFlags::HUGETLB);
 const GONE: Result<(), FaultError> = Err(FaultError::NoHugePage);
@@ -326,4 +326,58 @@ fn claims_end_with_their_space() {
         drop(other);
         assert_eq!(free(w), (2, 0));
     });
+}
+
+/// The user part of x86-64 ends within a page of the pool.
+#[test]
+fn no_mapping_moves_over_the_end_of_the_user_part() {
+    with_pool(1, 2, |w| {
+        own(w, 1);
+        w.space.mmap(AT + 2 * HUGE, HUGE, RW, SHARED | FIXED | MapFlags::HUGETLB).unwrap();
+        w.space.write(AT, &[5]).unwrap();
+        w.space.write(AT + 2 * HUGE, &[6]).unwrap();
+        let last = (1 << 47) - HUGE;
+        for (from, byte) in [(AT, 5), (AT + 2 * HUGE, 6)] {
+            for (old_len, len) in [(PAGE, PAGE), (HUGE, PAGE), (PAGE, HUGE - PAGE), (HUGE, HUGE)] {
+                let moved = w.space.mremap(from, old_len, len, MAYMOVE | MREMAP_FIXED, last);
+                assert_eq!(moved.map_err(|error| error.errno()), Err(Errno::EINVAL), "{old_len:#x} {len:#x}");
+            }
+            assert_eq!((bytes(w.space, from), w.space.vma(last)), ([byte], None));
+        }
+        let before = last - HUGE;
+        assert_eq!(w.space.mremap(AT, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, before), Ok(before));
+        assert_eq!(bytes(w.space, before), [5]);
+        w.space.munmap(before, HUGE).unwrap();
+    });
+}
+
+/// A mapping over another one, which takes its pages, is refused for want of frames where it was those that were missing,
+/// and then the old one is there, or gone.
+#[test]
+fn a_mapping_replaces_another_while_the_kth_allocation_fails() {
+    let nr_kept = AtomicU64::new(0);
+    for k in 0..16 {
+        with_pool(1, 4, |w| {
+            own(w, 4);
+            (0..4).for_each(|i| w.space.write(AT + i * HUGE, &[1 + i as u8]).unwrap());
+            w.vm.fail_allocation(Some(k));
+            let mapped = w.space.mmap(AT + HUGE, 2 * HUGE, READ, OWN | FIXED);
+            w.vm.fail_allocation(None);
+            check(w.vm, &[w.space]);
+            let all =
+                |range: std::ops::Range<u64>| range.map(|i| bytes(w.space, AT + i * HUGE)).collect::<Vec<[u8; 1]>>();
+            match mapped {
+                Ok(at) => assert_eq!((at, free(w), all(0..4)), (AT + HUGE, (2, 2), vec![[1], [0], [0], [4]])),
+                Err(MmapError::OutOfFrames(_)) if w.space.vma(AT + HUGE).is_some() => {
+                    nr_kept.fetch_add(1, Relaxed);
+                    assert_eq!((free(w), all(0..4)), ((0, 0), vec![[1], [2], [3], [4]]));
+                }
+                Err(MmapError::OutOfFrames(_)) => {
+                    assert_eq!((free(w), all(0..1), all(3..4)), ((2, 0), vec![[1]], vec![[4]]))
+                }
+                Err(other) => panic!("allocation {k}: {other}"),
+            }
+        });
+    }
+    assert_ne!(nr_kept.into_inner(), 0);
 }

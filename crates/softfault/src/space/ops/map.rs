@@ -4,6 +4,7 @@
 
 use super::hugetlb::{huge_len, may_be_private, new_object, order_of};
 use super::mmap_error::MmapError;
+use super::unmap::MunmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
 use crate::frame::{OutOfFrames, PoolId};
@@ -76,7 +77,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
-    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`, or `OutOfFrames` after that): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
@@ -120,7 +121,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
-    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`, or `OutOfFrames` after that): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap_object(
@@ -201,7 +202,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let nr_pages = len / PAGE_SIZE;
-        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
+        let mut cleared = None;
+        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given, &mut cleared))?;
         let is_locked = flags.contains(MapFlags::LOCKED) || !self.future_locks().is_empty();
         // As Linux: the mapping stays even if populating it fails.
         match flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) {
@@ -213,7 +215,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Maps under the writer lock and returns the pages of the mapping. Without a fixed place, `addr`
-    /// is a hint.
+    /// is a hint. `cleared` is what an attempt has unmapped.
     fn map_locked(
         &self,
         addr: u64,
@@ -221,10 +223,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prot: Prot,
         flags: MapFlags,
         given: Option<Given>,
+        cleared: &mut Option<PageRange>,
     ) -> Result<PageRange, MmapError> {
         let fixed = flags.is_fixed();
         let writer = &self.write_lock();
-        if self.tree(writer).nr_in_tree() > self.vm.max_map_count() {
+        // What was unmapped may have split a mapping.
+        if cleared.is_none() && self.tree(writer).nr_in_tree() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
         }
         let start = if fixed {
@@ -254,6 +258,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), nr_pages) {
             return Err(MmapError::TooMuchLocked);
         }
+        // Another thread's mapping, made where this call has unmapped and then waited for frames, stays.
+        if cleared.is_some() && self.nr_mapped_in(writer, range) != 0 {
+            return Err(OutOfFrames::Frame.into());
+        }
         let kind = if flags.contains(MapFlags::HUGETLB) { order_of(flags) } else { None };
         let (flags, what) = (vma_flags(prot, flags)?, (given, kind));
         let inserted = self.insert_mapping(writer, range, flags, what);
@@ -261,7 +269,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             && self.has_private_of_pool(writer, range)
         {
             // As Linux: what was there goes first, and the new mapping may have its pages.
-            self.unmap_range(writer, range).map_err(|_| refused)?;
+            self.unmap_range(writer, range).map_err(|error| match error {
+                MunmapError::OutOfFrames(why) => why.into(),
+                _ => refused,
+            })?;
+            *cleared = Some(range);
             self.insert_mapping(writer, range, flags, what)?;
         } else {
             inserted?;

@@ -264,7 +264,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::NotHugePages);
         }
         let old = PageRange::new(old.start, Vpn(old.end.0.next_multiple_of(nr)));
-        Ok(Remap { old, nr_new: nr_new.next_multiple_of(nr), flags, new })
+        let nr_new = nr_new.next_multiple_of(nr);
+        // The user part of x86-64 ends within a page of the pool, so that the bytes of the call may end before it.
+        if flags.intersects(TO_PLACE) && new.0 + nr_new > Self::user_range().end.0 {
+            return Err(MremapError::BadTarget);
+        }
+        Ok(Remap { old, nr_new, flags, new })
     }
 
     /// Unmaps the pages past the new length.
