@@ -4,6 +4,7 @@
 
 use super::hugetlb::{huge_len, may_be_private, new_object, order_of};
 use super::mmap_error::MmapError;
+use super::object_part::ObjectPart;
 use super::unmap::MunmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
@@ -11,7 +12,6 @@ use crate::frame::{OutOfFrames, PoolId};
 use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
 use crate::policy::folio::FolioOrders;
-use crate::source::handle::SharedObject;
 use crate::source::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes, TwoEdits};
@@ -19,34 +19,6 @@ use crate::space::lock::Writer;
 use crate::space::placement::{Backing, occupied};
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::take::{Guards, Removal};
-
-/// The part of an object to map, and whether it may be written.
-#[non_exhaustive]
-pub struct ObjectPart<'a, 'vm, M: Machine> {
-    /// The object.
-    pub object: &'a SharedObject<'vm, M>,
-    /// Where the mapping begins in it; a multiple of the page size.
-    pub offset_bytes: u64,
-    /// Whether the mapping may be writable, now or by a later mprotect(2).
-    pub may_write: bool,
-}
-
-impl<'a, 'vm, M: Machine> ObjectPart<'a, 'vm, M> {
-    /// The object from its beginning, for mappings that may be writable.
-    pub const fn new(object: &'a SharedObject<'vm, M>) -> Self {
-        ObjectPart { object, offset_bytes: 0, may_write: true }
-    }
-    /// The same with another [`offset_bytes`](ObjectPart::offset_bytes).
-    #[must_use]
-    pub const fn with_offset_bytes(self, offset_bytes: u64) -> Self {
-        ObjectPart { offset_bytes, ..self }
-    }
-    /// The same with another [`may_write`](ObjectPart::may_write).
-    #[must_use]
-    pub const fn with_may_write(self, may_write: bool) -> Self {
-        ObjectPart { may_write, ..self }
-    }
-}
 
 /// An [`ObjectPart`] that was checked, or the marks of a copy of a file.
 #[derive(Clone, Copy)]
