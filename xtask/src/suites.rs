@@ -3,7 +3,7 @@
 //! `cargo test` runs one binary after the other. Most binaries have one test that takes most of
 //! their time, so with `cargo test` one CPU does all the work at the end of each.
 //!
-//! The files of a folder `tests` that `tests/all/main.rs` names are built as one binary, in a third of the time, and run one
+//! The files of a folder `tests` that `tests/all/main.rs` names are built as one binary, and run one
 //! process a file, as if each were a binary of its own. Cargo has them as such, too: `--test NAME` builds one alone.
 
 mod targets;
@@ -40,7 +40,7 @@ pub struct Suite {
     most_schedules: Option<u32>,
 }
 
-/// The model checks of the gate: a few models have ten times as many schedules as all others together.
+/// The model checks of the gate. A few models have many times as many schedules as others.
 pub const MODELS: Suite = Suite { most_schedules: Some(5_000), ..ALL_SCHEDULES };
 
 /// The model checks, whole.

@@ -1,4 +1,4 @@
-//! The files of this folder in one binary, which the gate builds in a third of the time that a binary for each takes.
+//! The files of this folder in one binary, which the gate builds instead of a binary for each.
 //! A file that is not named here is built by itself.
 #![allow(clippy::duplicate_mod)] // each file has `common`
 
