@@ -1,7 +1,7 @@
 //! Several CPUs make, split, share, move, pin and collapse huge pages at once in several
 //! spaces. The test knows the content of each page at any time.
 //!
-//! Each space has ranges of 2 MiB that are divided into [`Chunk`]s. The holder of a chunk's
+//! Each space has ranges of 2 MiB that are divided into chunks. The holder of a chunk's
 //! lock may change its pages and knows their content, so CPUs work in the same huge pages
 //! at once. Without a lock a CPU may read anywhere, collapse, and change the knobs. Each
 //! page has a stamp: its space, its address, and a unique number. A reader without a lock

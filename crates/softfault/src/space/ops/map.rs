@@ -87,7 +87,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// its mappings. With `MAP_PRIVATE` a page shows the object until the program writes to it, and
     /// is a private copy from then on; [`may_write`](ObjectPart::may_write) does not matter. Accesses
     /// to pages beyond the object's size fail. A smaller size drops private copies beyond it;
-    /// [`discard`](SharedObject::discard) keeps them. The mapping holds a reference to the object;
+    /// [`discard`](crate::SharedObject::discard) keeps them. The mapping holds a reference to the object;
     /// the handle may be dropped.
     ///
     /// # Errors
