@@ -26,7 +26,7 @@ use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, Neighbours, adapt, neighbourhood, window};
 use crate::policy::folio::around;
-use crate::source::object::ObjectSlot;
+use crate::source::object_slot::ObjectSlot;
 use crate::source::slot::{ObjectPage, PageFrame};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};

@@ -13,7 +13,7 @@ use crate::policy::folio::{FolioOrders, around};
 use crate::policy::readahead::Pattern;
 use crate::program;
 use crate::source::fill_large::is_large;
-use crate::source::object::ObjectSlot;
+use crate::source::object_slot::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
 use crate::space::vma::{ObjectId, VmaFlags};

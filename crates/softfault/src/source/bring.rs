@@ -5,7 +5,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::transit::NotRead;
 use super::write_error::ObjectWriteError;

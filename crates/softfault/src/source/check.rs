@@ -1,6 +1,6 @@
 //! Checks of objects at rest: I14 for their references, I12 for their frames. Part of `Vm::check`.
 
-use super::object::Top;
+use super::object_slot::Top;
 use super::slot::{Below, ObjectPage, PageFrame, PageSlot, level_of};
 use super::swapped::Swapped;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::WrongCount(pfn));
             }
             self.check_members_of(spaces, ObjectId(u64::from(pfn.0)))?;
-            let top = Top::of(data);
+            let top = Top::of(&data.top);
             if let Some(node) = top.node() {
                 self.count_nodes(node, top.height(), counts);
             }

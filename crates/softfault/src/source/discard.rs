@@ -13,7 +13,7 @@
 
 use super::cut::Folio;
 use super::cut_nodes::CutNodes;
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot, level_of};
 use crate::addr::{ObjectPages, Order};
 use crate::frame::FreeBatch;

@@ -15,7 +15,7 @@
 //!
 //! Locks on entry: a section.
 
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
 use crate::addr::Order;
 use crate::links::Links;

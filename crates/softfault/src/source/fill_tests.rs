@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::Access;
 use crate::linux::MapFlags;
 use crate::policy::folio::FolioOrders;
-use crate::source::object::ObjectSlot;
+use crate::source::object_slot::ObjectSlot;
 use crate::space::Vm;
 use crate::space::ops::ObjectPart;
 use crate::testing::{Plain, RW, be, on_enter, on_relax, vm_of};

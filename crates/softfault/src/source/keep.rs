@@ -21,7 +21,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::{PageFrame, PageSlot};
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};

@@ -28,6 +28,7 @@ pub(crate) mod handle;
 pub(crate) mod keep;
 pub(crate) mod members;
 pub(crate) mod object;
+pub(crate) mod object_slot;
 mod pages;
 pub(crate) mod part;
 mod prealloc;

@@ -16,7 +16,8 @@
 //!
 //! Locks on entry: none.
 
-use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageFrame, PageSlot, level_of};
+use super::object_slot::{ObjectSlot, Top};
+use super::slot::{Below, INDEX_BITS, LostFill, PageFrame, PageSlot, level_of};
 use super::spread::{GAP_BITS, Spread, TOO_MANY_PAGES};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::built::{FILES, HUGETLB};
@@ -29,7 +30,6 @@ use crate::section::InSection;
 use crate::source::members::{NR_SHARDS, Shard};
 use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering, Word};
-use core::ops::Range;
 
 /// Enough for every page below [`MAX_OBJECT_BYTES`].
 const HEIGHT_MAX: u32 = 6;
@@ -118,116 +118,6 @@ pub(crate) struct NewObject {
     pub(crate) size_bytes: u64,
     pub(crate) orders: FolioOrders,
     pub(crate) from: PagesFrom,
-}
-
-/// The top node and its height in one word, so that no reader sees one of them
-/// without the other, and whether its pages are [`Spread`]. Without a node it is an empty object.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Top(u64);
-
-impl Top {
-    const HEIGHT_SHIFT: u32 = 40;
-    /// The order of pages that are spread, and that they are.
-    const SPREAD_SHIFT: u32 = 34;
-    const IS_SPREAD: u64 = 1 << 39;
-
-    /// Of an object without pages.
-    fn empty(spread: Spread) -> Top {
-        Top(Top::IS_SPREAD | u64::from(spread.0.0) << Top::SPREAD_SHIFT)
-    }
-    #[inline]
-    pub(super) fn of(data: &ObjectData) -> Top {
-        Top(data.top.load(Ordering::Acquire))
-    }
-    /// A higher one of the same object.
-    fn with(self, node: Pfn, height: u32) -> Top {
-        let spread = self.0 & (Top::IS_SPREAD | (Top::IS_SPREAD - 1) >> Top::SPREAD_SHIFT << Top::SPREAD_SHIFT);
-        Top(spread | OptPfn::some(node).to_word() | (u64::from(height) << Top::HEIGHT_SHIFT))
-    }
-    /// Which of its pages have a cache line for each word.
-    #[inline(always)]
-    pub(super) fn spread(self) -> Option<Spread> {
-        let order = self.0 >> Top::SPREAD_SHIFT & 31;
-        (self.0 & Top::IS_SPREAD != 0).then_some(Spread(Order(order as u8)))
-    }
-    /// The number of a page in the tree.
-    #[inline(always)]
-    fn in_tree(self, index: u64) -> u64 {
-        self.spread().map_or(index, |spread| spread.to_tree(index))
-    }
-    /// Levels of nodes; 0 without any.
-    pub(super) fn height(self) -> u32 {
-        (self.0 >> Top::HEIGHT_SHIFT) as u32
-    }
-    pub(super) fn node(self) -> Option<Pfn> {
-        OptPfn::from_word(self.0 & ((1 << Top::SPREAD_SHIFT) - 1)).get()
-    }
-    /// Whether the tree is high enough for a page of this number in it.
-    fn reaches(self, index: u64) -> bool {
-        index >> (INDEX_BITS * self.height()) == 0
-    }
-}
-
-/// Where a lookup ended.
-#[derive(Clone, Copy)]
-pub(crate) enum ObjectSlot<'a> {
-    /// The place of the page, or of the folio of 2 MiB that it is in: see [`ObjectPage`].
-    Page(PageSlot<'a>),
-    /// An upper word of which neither node nor folio is there.
-    Hole(PageSlot<'a>),
-    /// The tree is too low for the page, or has no node at all.
-    Low(Top),
-}
-
-impl<'a> ObjectSlot<'a> {
-    /// In the same section, where the lookup of `index` would end, if that follows from this one of `last`.
-    pub(crate) fn beside(self, last: u64, index: u64) -> Option<ObjectSlot<'a>> {
-        if last >> INDEX_BITS != index >> INDEX_BITS {
-            return None;
-        }
-        Some(match self {
-            ObjectSlot::Page(slot) => ObjectSlot::Page(slot.beside(index)),
-            // Nothing was there of all 512.
-            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => self,
-        })
-    }
-
-    /// The state of the page.
-    #[inline]
-    pub(crate) fn page(&self) -> ObjectPage {
-        match self {
-            ObjectSlot::Page(slot) => slot.page(),
-            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => ObjectPage::Absent,
-        }
-    }
-
-    /// Where a page of that order is put in, if the lookup has come so far. Else a node is missing.
-    pub(crate) fn place_of(&self, order: Order) -> Option<PageSlot<'_>> {
-        match self {
-            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) if slot.level == level_of(order) => Some(*slot),
-            _ => None,
-        }
-    }
-
-    /// The largest page for which there may be room around the one that was looked up: a node that is
-    /// there stays.
-    pub(super) fn most_order(&self) -> Order {
-        match self {
-            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) if slot.level == 0 => Order(INDEX_BITS as u8 - 1),
-            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) => Order((INDEX_BITS * slot.level) as u8),
-            ObjectSlot::Low(_) => Order::MAX,
-        }
-    }
-
-    /// Whether some pages around `index`, which was looked up and is missing, are missing, as far as a look
-    /// goes: as many as the word that was found stands for at most.
-    pub(super) fn are_missing(&self, index: u64, pages: Range<u64>) -> bool {
-        match self {
-            ObjectSlot::Page(slot) if slot.level == 0 => slot.are_missing(index, pages),
-            ObjectSlot::Page(_) | ObjectSlot::Hole(_) => true,
-            ObjectSlot::Low(top) => top.height() == 0 || !top.reaches(top.in_tree(pages.start)),
-        }
-    }
 }
 
 impl<M: Machine> Links<M> {
@@ -353,7 +243,7 @@ impl<M: Machine> Links<M> {
     /// go, a handle. The frame stays the page's until the section ends.
     pub(crate) fn object_slot<'s>(&'s self, inside: InSection<'s>, id: ObjectId, index: u64) -> ObjectSlot<'s> {
         self.assert_inside(inside);
-        let top = Top::of(self.object(id));
+        let top = Top::of(&self.object(id).top);
         let index = top.in_tree(index);
         let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
         let mut level = top.height();

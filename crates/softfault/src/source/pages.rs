@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::Top;
+use super::object_slot::Top;
 use super::slot::{Below, INDEX_BITS, PageSlot};
 use super::spread::Spread;
 use crate::addr::{ObjectPages, Pfn};
@@ -26,7 +26,7 @@ impl<M: Machine> Links<M> {
         pages: ObjectPages,
         f: &mut dyn FnMut(u64, PageSlot<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let top = Top::of(self.object(id));
+        let top = Top::of(&self.object(id).top);
         let (Some(node), pace) = (top.node(), &mut Pace::new(&self.machine)) else {
             return ControlFlow::Continue(());
         };

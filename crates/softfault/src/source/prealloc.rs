@@ -8,7 +8,7 @@
 
 use super::file::{FileRead, MOST_FILE_ORDER};
 use super::fill_large::{FillRefusal, LargeFill, is_large};
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
 use super::write_error::ObjectWriteError;
 use crate::addr::Order;

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none. Called outside sections if the object may end.
 
-use super::object::Top;
+use super::object_slot::Top;
 use super::slot::{Below, INDEX_BITS, ObjectPage, PageSlot};
 use crate::addr::{ObjectPages, Pfn};
 use crate::frame::Fill;
@@ -58,7 +58,7 @@ impl<M: Machine> Links<M> {
     /// Frees the pages and the nodes of the tree. Only lookups can still find the object, and they see
     /// that it has ended.
     pub(super) fn free_pages(&self, id: ObjectId) {
-        let top = Top::of(self.object(id));
+        let top = Top::of(&self.object(id).top);
         if let Some(node) = top.node() {
             self.free_node(node, top.height(), &mut Pace::new(&self.machine));
         }

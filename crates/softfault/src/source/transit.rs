@@ -19,7 +19,7 @@
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::{LostFill, ObjectPage, PageSlot};
 use super::swapped::{Dropped, Swapped};
 use crate::account::Event;

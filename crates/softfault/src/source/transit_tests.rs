@@ -3,7 +3,7 @@
 use super::*;
 use crate::addr::SwapSlot;
 use crate::frame::{FrameKind, OutOfFrames};
-use crate::source::object::ObjectSlot;
+use crate::source::object_slot::ObjectSlot;
 use crate::testing::{kind, vm};
 use crate::tunables::Tunables;
 

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::ObjectSlot;
+use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::swapped::Dropped;
 use crate::addr::{PAGE_SIZE, Pfn};
