@@ -41,7 +41,7 @@ pub struct Suite {
 }
 
 /// The model checks of the gate. A few models have many times as many schedules as others.
-pub const MODELS: Suite = Suite { most_schedules: Some(5_000), ..ALL_SCHEDULES };
+pub const MODELS: Suite = Suite { most_schedules: Some(3_000), ..ALL_SCHEDULES };
 
 /// The model checks, whole.
 pub const ALL_SCHEDULES: Suite = Suite {
@@ -50,15 +50,18 @@ pub const ALL_SCHEDULES: Suite = Suite {
     besides: "",
     alone: None,
     longest: &[
-        "huge_pages",
-        "clusters",
-        "frames_and_thieves",
-        "members",
-        "object_moves",
-        "object_and_discard",
-        "swap",
+        "weak_memory",
         "folio_moves",
+        "object_moves",
+        "huge_pages",
+        "hugetlb",
         "moves",
+        "members",
+        "object_swap",
+        "large_folios",
+        "swap",
+        "clusters",
+        "fault_and_removal",
     ],
     in_turn: None,
     most_schedules: None,

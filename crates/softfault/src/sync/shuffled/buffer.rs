@@ -73,16 +73,17 @@ std::thread_local! {
     static STALL_IN: Cell<u64> = const { Cell::new(1) };
     static STALLS_LEFT: Cell<u64> = const { Cell::new(0) };
     static BUFFERS: RefCell<Vec<VecDeque<Store>>> = const { RefCell::new(Vec::new()) };
-}
-
-shuttle::thread_local! {
-    static CPU: Cell<usize> = Cell::new(NO_CPU);
+    /// The CPU of each of shuttle's threads, by their number. A look at a shuttle thread-local costs more than an operation.
+    static CPUS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// What [`random`] goes on from.
+    static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// From now on operations are scheduling points and stores are buffered, for
 /// `nr_cpus` CPUs. Only inside a shuttle test, whose threads are coroutines of one
 /// system thread.
 pub fn begin(nr_cpus: usize) {
+    DRAWN.set(shuttle::rand::thread_rng().next_u64());
     SWITCH_ONE_IN.set(draw(&ONE_IN));
     DRAIN_ONE_IN.set(draw(&ONE_IN));
     STALL_IN.set(draw(&STALL_ONE_IN));
@@ -91,6 +92,7 @@ pub fn begin(nr_cpus: usize) {
         b.clear();
         b.resize(nr_cpus, VecDeque::new());
     });
+    CPUS.with_borrow_mut(Vec::clear);
     RUNNING.set(true);
 }
 
@@ -100,9 +102,19 @@ pub fn end() {
     RUNNING.set(false);
 }
 
-/// The calling thread is that CPU.
+/// The calling thread is that CPU until the next [`begin`].
 pub fn run_as(cpu: usize) {
-    CPU.with(|c| c.set(cpu));
+    let thread = this_thread();
+    CPUS.with_borrow_mut(|cpus| {
+        if cpus.len() <= thread {
+            cpus.resize(thread + 1, NO_CPU);
+        }
+        cpus[thread] = cpu;
+    });
+}
+
+fn this_thread() -> usize {
+    shuttle::current::me().into()
 }
 
 /// Calls `f` with no scheduling points in it. It sees memory and no buffer, as a
@@ -134,26 +146,37 @@ pub fn point() {
     if !RUNNING.get() || AT_ONCE.get() {
         return;
     }
-    let drawn = shuttle::rand::thread_rng().next_u64();
+    let drawn = random();
     if (drawn >> 48).is_multiple_of(DRAIN_ONE_IN.get()) {
         drain_one(drawn >> 32);
     }
     if STALLS_LEFT.get() > 0 && (drawn >> 16 & 0xffff).is_multiple_of(STALL_IN.get()) {
         STALLS_LEFT.set(STALLS_LEFT.get() - 1);
-        (0..shuttle::rand::thread_rng().next_u64() % STALL_TURNS).for_each(|_| shuttle::thread::yield_now());
+        (0..random() % STALL_TURNS).for_each(|_| shuttle::thread::yield_now());
     } else if (drawn & 0xffff).is_multiple_of(SWITCH_ONE_IN.get()) {
         shuttle::thread::yield_now();
     }
 }
 
 fn draw(from: &[u64]) -> u64 {
-    from[(shuttle::rand::thread_rng().next_u64() % from.len() as u64) as usize]
+    from[(random() % from.len() as u64) as usize]
+}
+
+/// A number that follows from the schedule's first, which shuttle has drawn: so a schedule can be run again. Shuttle's own
+/// numbers cost several times an operation each, and there is one for each operation. Steele, Lea and Flood, "Fast
+/// splittable pseudorandom number generators", OOPSLA 2014.
+fn random() -> u64 {
+    let state = DRAWN.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    DRAWN.set(state);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }
 
 /// A turn of a spin: others go on, and stores that are spun for arrive.
 pub(super) fn spin() {
     if RUNNING.get() {
-        drain_one(shuttle::rand::thread_rng().next_u64());
+        drain_one(random());
         shuttle::thread::yield_now();
     }
 }
@@ -203,7 +226,8 @@ fn with_own<R>(f: impl FnOnce(&mut VecDeque<Store>) -> R) -> Option<R> {
     if !RUNNING.get() {
         return None;
     }
-    let cpu = CPU.with(Cell::get);
+    let thread = this_thread();
+    let cpu = CPUS.with_borrow(|cpus| cpus.get(thread).copied())?;
     BUFFERS.with_borrow_mut(|b| b.get_mut(cpu).map(f))
 }
 
