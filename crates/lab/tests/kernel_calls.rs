@@ -23,7 +23,7 @@ const DIFFERENCES: [(&str, &str, &str); 11] = [
     (r"memfd_create 0x4 gives", "mode 00, seals 0xffffffff, closes -1", "the same"),
     (r"memfd_create huge, 2 MiB", "ENOSYS", "the same"),
     (r"remap_file_pages", "EINVAL", "mappings that are not in order do not exist"),
-    (r"process_madvise|membarrier|mseal", "ENOSYS", "not there; callers do without"),
+    (r"membarrier|mseal", "ENOSYS", "not there; callers do without"),
     (r"userfaultfd|memfd_secret|process_mrelease", "ENOSYS", "not there; callers do without"),
     (r"map_shadow_stack", "ENOSYS", "not there; a host whose CPU has them says EOPNOTSUPP"),
     (r"pkey_free|pkey_mprotect( .* no key)?", "EINVAL", "no protection keys; the host may lack the calls"),

@@ -84,6 +84,14 @@ fn rare_orders_of_signals_end_as_on_linux() {
     }
 }
 
+/// pidfd_open(2), process_madvise(2).
+#[test]
+fn the_memory_of_others_is_advised() {
+    for libc in BOTH {
+        same_as_host(&compile("pidfds", "pidfds", libc), &["--cpus", "2"]);
+    }
+}
+
 #[test]
 fn what_a_process_says_of_itself_is_kept() {
     same_as_host(&compile("kept", "kept", Libc::Musl), &["--cpus", "2"]);

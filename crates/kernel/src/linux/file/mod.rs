@@ -23,6 +23,7 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
+use crate::linux::process::{Process, find};
 use crate::linux::thread::Thread;
 use crate::port::console::Channel;
 use crate::port::heap;
@@ -84,6 +85,8 @@ pub enum Kind {
     Event(Event),
     /// epoll(7).
     Epoll(Epoll),
+    /// pidfd_open(2).
+    Process(Arc<Process>),
     /// Opened with O_PATH: a place, nothing to read or write.
     Path,
 }
@@ -202,6 +205,7 @@ impl Open {
             }
             Kind::Event(event) => event.ready(),
             Kind::Epoll(epoll) => epoll.ready(),
+            Kind::Process(process) => ready_of(process),
             Kind::Path => Ready::empty(),
         }
     }
@@ -215,6 +219,7 @@ impl Open {
             Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
             Kind::Console(_) => [CONSOLE.get().map(|b| (b, Ready::IN)), None],
             Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
+            Kind::Process(process) => [Some((&process.end_bell, Ready::IN)), None],
             _ => [None, None],
         }
     }
@@ -256,6 +261,16 @@ impl Drop for Open {
             locks::release(locks::Owner::Open(core::ptr::from_ref(self) as usize), Some(self.inode.number));
         }
     }
+}
+
+/// A process can be read, as it were, once it has ended, and hangs up once it was waited for.
+fn ready_of(process: &Arc<Process>) -> Ready {
+    if !process.has_ended() {
+        return Ready::empty();
+    }
+    // Another one may have the number by now.
+    let is_there = find(process.pid).is_some_and(|found| Arc::ptr_eq(&found, process));
+    if is_there { Ready::IN } else { Ready::IN | Ready::HUP }
 }
 
 /// A pipe without a name: the end to read, the end to write.

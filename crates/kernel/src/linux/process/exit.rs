@@ -104,6 +104,7 @@ fn finish(process: &Process) {
     }
     groups.iter().for_each(|group| hang_up_if_orphaned(*group, process.pid));
     process.ended.store(true, Ordering::Release);
+    process.end_bell.ring();
     delay::step();
     process.release_parent();
     tell_parent(process);

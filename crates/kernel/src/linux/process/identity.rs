@@ -23,6 +23,8 @@ pub enum Capability {
     IpcLock = 14,
     /// Use segments of System V as if it had all rights to them.
     IpcOwner = 15,
+    /// Look into any process.
+    SysPtrace = 19,
     /// Mount file systems.
     SysAdmin = 21,
     /// Give a process more turns, and others' processes another number of them.
@@ -175,6 +177,14 @@ impl Identity {
     /// Whether it acts as who started it.
     pub fn is_itself(&self) -> bool {
         [self.users, self.groups].iter().all(|ids| ids.real == ids.effective)
+    }
+    /// Whether it may look into the memory of another process, by the rules of ptrace(2): as the same user and group with
+    /// no capability less, if that process may be dumped.
+    pub fn may_look_into(&self, other: &Identity, is_dumpable: bool) -> bool {
+        let is = |own: &Ids, of: &Ids| [of.real, of.effective, of.saved].iter().all(|id| *id == own.fs);
+        let is_same = is(&self.users, &other.users) && is(&self.groups, &other.groups);
+        let has_all = other.capabilities.permitted & !self.capabilities.effective == 0;
+        is_same && has_all && is_dumpable || self.has(Capability::SysPtrace)
     }
     /// Whether others see it act as somebody else, compared with `before`.
     pub fn acts_otherwise(&self, before: &Identity) -> bool {

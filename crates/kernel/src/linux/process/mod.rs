@@ -23,7 +23,7 @@ pub use mm::Mm;
 pub use table::{all, find, find_with_thread};
 
 use crate::linux::errno::{self, Errno};
-use crate::linux::file;
+use crate::linux::file::{self, bell::Bell};
 use crate::linux::fs;
 use crate::linux::signal::{self, Action, NR_SIGNALS, Pending};
 use crate::linux::thread::{Task, Thread};
@@ -111,6 +111,8 @@ pub struct Process {
     /// Threads of this process that wait for its children, and those that wait for
     /// its own end.
     pub watchers: Waiters,
+    /// Rings when it has ended, and when it was waited for: for those who have a descriptor of it.
+    pub end_bell: Arc<Bell>,
     /// Set when a child of vfork(2) needs its parent's memory no more.
     released: AtomicBool,
     /// The usage of threads that have ended.
@@ -152,6 +154,7 @@ impl Process {
             exit_signal,
             stop: wait::Stop::default(),
             watchers: Waiters::new(),
+            end_bell: Arc::new(Bell::new()),
             released: AtomicBool::new(false),
             past: SpinLock::new(Used::default()),
             children_used: SpinLock::new(ChildUsage::default()),

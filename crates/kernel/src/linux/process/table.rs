@@ -106,6 +106,7 @@ pub fn remove(pid: u32) -> bool {
         parent.children.retain(|c| *c != pid);
     }
     drop(table);
+    gone.iter().for_each(|entry| entry.process.end_bell.ring());
     gone.is_some()
 }
 
@@ -126,6 +127,7 @@ pub fn disown_children(pid: u32) {
         }
     }
     drop(table);
+    gone.iter().for_each(|entry| entry.process.end_bell.ring());
 }
 
 fn with<R>(pid: u32, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {

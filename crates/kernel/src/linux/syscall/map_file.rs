@@ -80,7 +80,9 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
         Kind::File if is_shared => map_shared(call, open, asked),
         Kind::File => map_private(call, open, asked),
         // A file without a name is on no file system that programs are run from.
-        Kind::Pipe { .. } | Kind::Event(_) | Kind::Epoll(_) if prot.contains(Prot::EXEC) => Err(Errno::EPERM),
+        Kind::Pipe { .. } | Kind::Event(_) | Kind::Epoll(_) | Kind::Process(_) if prot.contains(Prot::EXEC) => {
+            Err(Errno::EPERM)
+        }
         _ => Err(Errno::ENODEV),
     }
 }

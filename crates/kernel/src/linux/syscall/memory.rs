@@ -5,6 +5,7 @@
 use super::Call;
 use super::map_file::{self, Asked};
 use crate::linux::errno::{self, Errno};
+use crate::linux::process::Mm;
 use crate::linux::shm;
 use crate::port::mm;
 use linux_raw_sys::general::RLIMIT_DATA;
@@ -37,15 +38,15 @@ pub fn mmap(call: &mut Call) -> errno::Result {
 
 /// The largest resident size (ru_maxrss) is known only if somebody looks before
 /// pages go; what is small makes no difference to it.
-fn note_peak(call: &Call, bytes: u64) {
+fn note_peak(mm: &Mm, bytes: u64) {
     const LEAST_BYTES: u64 = 1 << 20;
     if bytes >= LEAST_BYTES {
-        call.thread.mm().note_resident();
+        mm.note_resident();
     }
 }
 
 pub fn munmap(call: &mut Call) -> errno::Result {
-    note_peak(call, call.args[1]);
+    note_peak(call.thread.mm(), call.args[1]);
     to_errno!(call.space().munmap(call.args[0], call.args[1]))?;
     shm::sweep();
     Ok(0)
@@ -71,9 +72,14 @@ pub fn brk(call: &mut Call) -> errno::Result {
 
 pub fn madvise(call: &mut Call) -> errno::Result {
     let [addr, len, advice, ..] = call.args;
-    note_peak(call, len);
+    advise(call.thread.mm(), addr, len, advice).map(|()| 0)
+}
+
+/// madvise(2) in memory that may be another process's.
+pub fn advise(mm: &Mm, addr: u64, len: u64, advice: u64) -> errno::Result<()> {
+    note_peak(mm, len);
     let advice = to_errno!(Advice::from_linux(advice))?;
-    to_errno!(call.space().madvise(addr, len, advice)).map(|()| 0)
+    to_errno!(mm.space.madvise(addr, len, advice))
 }
 
 /// Answers in chunks, so that no more than a chunk has to be kept.

@@ -16,6 +16,7 @@ mod mount;
 mod names;
 mod numa;
 mod path;
+mod pidfd;
 mod poll;
 mod priority;
 mod process;
@@ -117,7 +118,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_pkey_alloc => memory::pkey_alloc(call),
         nr::__NR_pkey_free => memory::pkey_free(call),
         nr::__NR_pkey_mprotect => memory::pkey_mprotect(call),
-        nr::__NR_process_madvise => Err(Errno::ENOSYS),
+        nr::__NR_process_madvise => pidfd::process_madvise(call),
         nr::__NR_mlock => lock::mlock(call),
         nr::__NR_mlock2 => lock::mlock2(call),
         nr::__NR_munlock => lock::munlock(call),
@@ -187,6 +188,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_dup3 => file::dup3(call),
         nr::__NR_pipe => file::pipe(call, 0),
         nr::__NR_pipe2 => file::pipe(call, call.int(1)),
+        nr::__NR_pidfd_open => pidfd::open(call),
         nr::__NR_eventfd => file::eventfd2(call, 0),
         nr::__NR_eventfd2 => file::eventfd2(call, call.int(1)),
         nr::__NR_fsync | nr::__NR_fdatasync | nr::__NR_syncfs => file::sync_file(call),

@@ -35,7 +35,7 @@ fn one_part(call: &Call, transfer: Transfer, at: Option<u64>) -> errno::Result {
 }
 
 /// The list of parts at argument 1, cut at the most that one call moves.
-fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
+pub fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
     let [_, list, nr, ..] = call.args;
     if nr > MAX_PARTS {
         return Err(Errno::EINVAL);

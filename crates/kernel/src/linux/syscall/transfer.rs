@@ -157,7 +157,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
             open.retry(call.thread, || event.add(u64::from_le_bytes(number)))?;
             Ok(8)
         }
-        Kind::Epoll(_) => Err(Errno::EINVAL),
+        Kind::Epoll(_) | Kind::Process(_) => Err(Errno::EINVAL),
         Kind::Pipe { .. } | Kind::Dir | Kind::Path => Err(Errno::EBADF),
     }
 }
@@ -269,7 +269,7 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
             let number = open.retry(call.thread, || event.take())?;
             to.put(&number.to_le_bytes()).map(|()| 8)
         }
-        Kind::Epoll(_) => Err(Errno::EINVAL),
+        Kind::Epoll(_) | Kind::Process(_) => Err(Errno::EINVAL),
         Kind::Pipe { .. } | Kind::Path => Err(Errno::EBADF),
     }
 }
