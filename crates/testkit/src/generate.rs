@@ -8,11 +8,12 @@
 mod calls;
 mod files;
 mod huge;
+mod pools;
 mod rare;
 
 use crate::features::Features;
 use crate::model::{Expected, Model};
-use crate::op::{Call, HEAP, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, HEAP, HUGE, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 use crate::random::Random;
 
 /// Which steps a sequence may have.
@@ -34,6 +35,8 @@ pub struct Limits {
     pub huge_percent: u64,
     /// Steps about files, in percent of all steps; with 0 there are none.
     pub file_percent: u64,
+    /// Steps about pages of a pool, in percent of all steps; with 0 there are none. No Linux does them.
+    pub pool_percent: u64,
     /// Whether the knobs of huge pages are the sequence's to set.
     pub knobs: bool,
     /// Whether a Linux does the steps, too.
@@ -53,6 +56,7 @@ impl Default for Limits {
             features: Features::default(),
             huge_percent: 0,
             file_percent: 0,
+            pool_percent: 0,
             knobs: true,
             linux: false,
             task_size: TASK_SIZE,
@@ -73,6 +77,9 @@ pub fn sequence(seed: u64, limits: Limits) -> Sequence {
     maker.first_knobs();
     if limits.file_percent > 0 {
         maker.push(Op::new(0, Call::MakeFiles, &[]));
+    }
+    if limits.pool_percent > 0 {
+        maker.first_pool();
     }
     while maker.done.len() < limits.nr_ops {
         let op = maker.step();
@@ -106,6 +113,9 @@ impl Maker {
             for page in self.model.written_pages(who, 24) {
                 self.push(Op::new(who, Call::Load, &[page, 8]));
             }
+            for page in self.model.pool_pages(who) {
+                self.push(Op::new(who, Call::Load, &[page * HUGE, 8]));
+            }
             self.push(Op::new(who, Call::Exit, &[]));
         }
     }
@@ -120,6 +130,9 @@ impl Maker {
         // At 0 no number is drawn: the sequences of known seeds stay what they are.
         if self.model.has_file() && self.random.chance(self.limits.file_percent) {
             return self.file(who);
+        }
+        if self.limits.pool_percent > 0 && self.random.chance(self.limits.pool_percent) {
+            return self.pool(who);
         }
         if self.limits.huge_percent > 0 && self.random.chance(self.limits.huge_percent) {
             return self.huge(who);

@@ -4,13 +4,18 @@
 //! step, so translations go stale unless the core shoots them down.
 
 mod files;
+mod pool;
 
-use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
+use crate::numbers::MAP_HUGETLB;
+use crate::op::{Call, HEAP, HUGE, KnobBits, Op, Outcome, PAGE, is_ours};
 use core::fmt;
 pub use files::Files;
+pub(crate) use pool::{differs, end_pool};
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
 use softfault::table::format::{Format, X86_64};
-use softfault::{AddressSpace, Advice, Errno, Event, FaultError, HugeKnobs, MapFlags, MremapFlags, Order, Prot, Vm};
+use softfault::{
+    AddressSpace, Advice, Errno, Event, FaultError, HugeKnobs, MapFlags, MremapFlags, Order, Prot, SharedObject, Vm,
+};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,7 +24,19 @@ use std::sync::OnceLock;
 pub struct Programs<'vm, F: Format = X86_64> {
     vm: &'vm Vm<Hosted<F>>,
     spaces: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
+    objects: Objects<'vm, F>,
+}
+
+/// What steps make once, and all programs have then.
+pub struct Objects<'vm, F: Format> {
     files: OnceLock<Files<'vm, F>>,
+    pool_file: OnceLock<SharedObject<'vm, Hosted<F>>>,
+}
+
+impl<F: Format> Default for Objects<'_, F> {
+    fn default() -> Self {
+        Objects { files: OnceLock::new(), pool_file: OnceLock::new() }
+    }
 }
 
 impl<'vm, F: Format> Programs<'vm, F> {
@@ -28,7 +45,7 @@ impl<'vm, F: Format> Programs<'vm, F> {
     pub fn new(vm: &'vm Vm<Hosted<F>>) -> Option<Programs<'vm, F>> {
         let space = vm.new_space().ok()?;
         space.set_brk(HEAP);
-        Some(Programs { vm, spaces: BTreeMap::from([(0, space)]), files: OnceLock::new() })
+        Some(Programs { vm, spaces: BTreeMap::from([(0, space)]), objects: Objects::default() })
     }
 
     /// The address space of a program.
@@ -111,7 +128,7 @@ impl<'vm, F: Format> Programs<'vm, F> {
     pub fn step(&self, cpu: &CpuGuard<'_, F>, op: &Op) -> Outcome {
         let Some(space) = self.space(op.who) else { return Outcome::Broken(22) };
         match cpu.enter(space) {
-            Ok(running) => step(self.vm, &running, &self.files, op),
+            Ok(running) => step(self.vm, &running, &self.objects, op),
             Err(_) => Outcome::Broken(23),
         }
     }
@@ -195,25 +212,25 @@ pub fn knobs(bits: KnobBits) -> HugeKnobs {
 pub fn step<'vm, F: Format>(
     vm: &'vm Vm<Hosted<F>>,
     running: &Running<'_, F>,
-    files: &OnceLock<Files<'vm, F>>,
+    objects: &Objects<'vm, F>,
     op: &Op,
 ) -> Outcome {
-    let Some(of_file) = files.get() else { return step_alone(vm, running, files, op) };
-    of_file.until_read(op, || step_alone(vm, running, files, op))
+    let Some(of_file) = objects.files.get() else { return step_alone(vm, running, objects, op) };
+    of_file.until_read(op, || step_alone(vm, running, objects, op))
 }
 
 fn step_alone<'vm, F: Format>(
     vm: &'vm Vm<Hosted<F>>,
     running: &Running<'_, F>,
-    files: &OnceLock<Files<'vm, F>>,
+    objects: &Objects<'vm, F>,
     op: &Op,
 ) -> Outcome {
-    let space = running.space();
+    let (space, files) = (running.space(), &objects.files);
     let [a, b, c, d, e, f] = op.args;
     match op.call {
         Call::Mmap => {
             let at = space.mmap(a, b, Prot::from_linux(c), MapFlags::from_linux(d));
-            settle(space, at.map_err(|e| e.errno()), b, e)
+            settle(space, at.map_err(|e| e.errno()), in_pages_of(b, d), e)
         }
         Call::Mremap => {
             let at = space.mremap(a, b, c, MremapFlags::from_linux(d), e);
@@ -252,7 +269,12 @@ fn step_alone<'vm, F: Format>(
             Some(files) => files.step(op),
             None => Outcome::Broken(30),
         },
-        Call::Fork | Call::Exit => Outcome::Broken(24),
+        Call::PoolFile => match pool::new_file(vm, a) {
+            Ok(made) => objects.pool_file.set(made).map_or(Outcome::Broken(32), |()| Outcome::Value(0)),
+            Err(refused) => refused,
+        },
+        call if call.is_of_pool() => pool::step(vm, space, objects.pool_file.get(), op),
+        _ => Outcome::Broken(24),
     }
 }
 
@@ -277,7 +299,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom => Outcome::ADRERR,
+        FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom | FaultError::NoHugePage => Outcome::ADRERR,
         FaultError::Poisoned => Outcome::MCEERR,
         _ => Outcome::Broken(25),
     }
@@ -298,6 +320,11 @@ fn settle<F: Format>(space: &AddressSpace<'_, Hosted<F>>, at: Result<u64, Errno>
         _ => space.mremap(at, len, len, MremapFlags::MAYMOVE | MremapFlags::FIXED, landing) == Ok(landing),
     };
     if moved { Outcome::Elsewhere } else { Outcome::Broken(3) }
+}
+
+/// The length, as a mapping with these flags has it.
+fn in_pages_of(len: u64, flags: u64) -> u64 {
+    if flags & MAP_HUGETLB != 0 { len.next_multiple_of(HUGE) } else { len }
 }
 
 fn mincore<F: Format>(space: &AddressSpace<'_, Hosted<F>>, addr: u64, len: u64) -> Outcome {

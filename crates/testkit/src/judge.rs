@@ -1,7 +1,7 @@
 //! Runs one sequence on two or three sides and finds where they differ.
 
 use crate::features::Features;
-use crate::hosted::{HugeCounts, Programs, nr_free_pages};
+use crate::hosted::{HugeCounts, Programs, differs, end_pool, nr_free_pages};
 use crate::linux::{Linux, LinuxError};
 use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
@@ -69,6 +69,8 @@ pub struct Judge {
     tunables: Tunables,
     /// The seed of what the machine does to pages between steps.
     trouble: Option<u64>,
+    /// The machine of sequences with a pool, whose memory does not fail: a page of the pool needs 2 MiB of it.
+    with_pool: Vm<Hosted>,
     /// Of machines before this one.
     huge: HugeCounts,
 }
@@ -111,8 +113,8 @@ impl Judge {
     /// A judge over a machine of its own.
     pub fn new(sides: Sides, config: HostedConfig, tunables: Tunables) -> Result<Judge, JudgeError> {
         let linux = if sides.linux { Some(Linux::start().map_err(JudgeError::Linux)?) } else { None };
-        let vm = machine(config, tunables)?;
-        Ok(Judge { sides, linux, vm, config, tunables, trouble: None, huge: HugeCounts::default() })
+        let (vm, with_pool) = (machine(config, tunables)?, machine(config, tunables)?);
+        Ok(Judge { sides, linux, vm, with_pool, config, tunables, trouble: None, huge: HugeCounts::default() })
     }
 
     /// From now on memory of the core's machine fails between steps, its daemons run, and pages are
@@ -134,6 +136,7 @@ impl Judge {
     pub fn huge_counts(&self) -> HugeCounts {
         let mut counts = self.huge;
         counts.add(&self.vm);
+        counts.add(&self.with_pool);
         counts
     }
 
@@ -155,6 +158,7 @@ impl Judge {
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
         let linux = match &mut self.linux {
+            Some(_) if has_pool(ops) => None,
             Some(linux) => Some(linux.run_expecting(ops, &expected).map_err(JudgeError::Linux)?),
             None => None,
         };
@@ -186,12 +190,17 @@ impl Judge {
         Ok(notes.first().map(end))
     }
 
+    fn vm_for(&self, ops: &[Op]) -> &Vm<Hosted> {
+        if has_pool(ops) { &self.with_pool } else { &self.vm }
+    }
+
     /// The expected and the actual outcome of each step; none of a step that was left out.
     fn run_hosted(&self, ops: &[Op], expected: &[Expected], notes: &mut Vec<(usize, String)>) -> Vec<OfCore> {
         let broken = |why| expected.iter().map(|expected| Some((*expected, Outcome::Broken(why)))).collect();
-        let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return broken(30) };
-        let before = nr_free_pages(&self.vm);
-        let Some(mut programs) = Programs::new(&self.vm) else { return broken(31) };
+        let vm = self.vm_for(ops);
+        let Ok(cpu) = vm.machine().bind(softfault::CpuId(0)) else { return broken(30) };
+        let before = nr_free_pages(vm);
+        let Some(mut programs) = Programs::new(vm) else { return broken(31) };
         let trouble = RefCell::new(self.trouble.map(|seed| Trouble::new(self.model(), seed)));
         let expect = |i: usize| match &mut *trouble.borrow_mut() {
             None => Some(expected[i]),
@@ -205,42 +214,22 @@ impl Judge {
         };
         let outcomes = programs.run_wanted(&cpu, ops, wants, |programs, i| {
             if let Some(trouble) = &mut *trouble.borrow_mut() {
-                notes.extend(self.make_trouble(trouble, &ops[i], programs).map(|note| (i, note)));
+                notes.extend(make_trouble(vm, trouble, &ops[i], programs).map(|note| (i, note)));
             }
+            let counts = of_core.borrow().last().copied().flatten().and_then(|expected: Expected| expected.pool);
+            notes.extend(differs(vm, counts).map(|note| (i, note)));
             if notes.is_empty() && is_check_due(i, self.sides.check_every) {
                 let reads_free = is_check_due(i, 0);
-                notes.extend(check_some(&self.vm, programs.spaces(), reads_free).map(|note| (i, note)));
+                notes.extend(check_some(vm, programs.spaces(), reads_free).map(|note| (i, note)));
             } else if notes.is_empty() && i + 1 == ops.len() {
-                notes.extend(check_some(&self.vm, programs.spaces(), false).map(|note| (i, note)));
+                notes.extend(check_some(vm, programs.spaces(), false).map(|note| (i, note)));
             }
         });
         drop(programs);
-        self.after_exit(&cpu, before, ops.len(), notes);
+        notes.extend(end_pool(vm, ops.iter()).map(|note| (ops.len(), note)));
+        after_exit(vm, &cpu, before, ops.len(), notes);
         let of_core = of_core.into_inner().into_iter().zip(outcomes);
         of_core.map(|(expected, seen)| expected.map(|expected| (expected, seen))).collect()
-    }
-
-    /// Whatever the machine does after the step; what was wrong.
-    fn make_trouble(&self, trouble: &mut Trouble, op: &Op, programs: &Programs<'_>) -> Option<String> {
-        match trouble.turn_after(op) {
-            Turn::Nothing => None,
-            Turn::Daemon(daemon) => {
-                daemon.run(&self.vm);
-                None
-            }
-            Turn::Failure(random) => trouble.fail_one(&self.vm, programs, random).err(),
-        }
-    }
-
-    fn after_exit(&self, _cpu: &CpuGuard<'_>, before: u64, step: usize, notes: &mut Vec<(usize, String)>) {
-        let after = nr_free_pages(&self.vm);
-        if after != before {
-            notes.push((step, format!("{before} frames were free before the sequence and {after} after it")));
-        }
-        notes.extend(check_after_exit(&self.vm).map(|note| (step, note)));
-        if let (nr @ 1.., first) = self.vm.machine().violations() {
-            notes.push((step, format!("{nr} violations of break before make: {}", first.unwrap_or_default())));
-        }
     }
 
     /// Drops steps as long as a difference remains: the shortest sequence found,
@@ -264,6 +253,33 @@ impl Judge {
                 }
             }
         })
+    }
+}
+
+fn has_pool(ops: &[Op]) -> bool {
+    ops.iter().any(|op| op.call.is_of_pool())
+}
+
+/// Whatever the machine does after the step; what was wrong.
+fn make_trouble(vm: &Vm<Hosted>, trouble: &mut Trouble, op: &Op, programs: &Programs<'_>) -> Option<String> {
+    match trouble.turn_after(op) {
+        Turn::Nothing => None,
+        Turn::Daemon(daemon) => {
+            daemon.run(vm);
+            None
+        }
+        Turn::Failure(random) => trouble.fail_one(vm, programs, random).err(),
+    }
+}
+
+fn after_exit(vm: &Vm<Hosted>, _cpu: &CpuGuard<'_>, before: u64, step: usize, notes: &mut Vec<(usize, String)>) {
+    let after = nr_free_pages(vm);
+    if after != before {
+        notes.push((step, format!("{before} frames were free before the sequence and {after} after it")));
+    }
+    notes.extend(check_after_exit(vm).map(|note| (step, note)));
+    if let (nr @ 1.., first) = vm.machine().violations() {
+        notes.push((step, format!("{nr} violations of break before make: {}", first.unwrap_or_default())));
     }
 }
 

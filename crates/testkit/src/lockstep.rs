@@ -8,7 +8,7 @@
 use crate::daemons::Daemon;
 use crate::formats::Tested;
 use crate::generate::Sequence;
-use crate::hosted::{Programs, nr_free_pages};
+use crate::hosted::{Programs, differs, end_pool, nr_free_pages};
 use crate::judge::{Difference, check, check_after_exit, is_check_due};
 use crate::model::Model;
 use crate::numbers::MADV_FREE;
@@ -120,6 +120,7 @@ pub fn run<F: Tested>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_
         conduct(vm, &programs, &workers, sequence, seed, check_every)
     });
     drop(programs);
+    found = found.or_else(|| end_pool(vm, sequence.iter().map(|(op, _)| op)).map(|text| note(sequence.len(), text)));
     found = found.or_else(|| check_after_exit(vm).map(|text| note(sequence.len(), text)));
     drop(cpu);
     let after = nr_free_pages(vm);
@@ -164,6 +165,9 @@ fn conduct<'vm, F: Tested>(
         if !expected.allows(seen) {
             let hosted = Some(seen);
             return Some(Difference { step, expected: expected.outcome, linux: None, hosted, note: String::new() });
+        }
+        if let Some(text) = differs(vm, expected.pool) {
+            return Some(note(step, text));
         }
         let cpu = daemons.below(workers.len() as u64) as usize;
         let turn = match &trouble {

@@ -6,7 +6,7 @@
 //!
 //! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
 //! madvise(2), `access.rs` what programs do and fork(2), `huge.rs` what huge pages
-//! leave to the system, `files.rs` the files, `machine.rs` what a machine does to pages between steps.
+//! leave to the system, `pool.rs` pages of a pool (`pool_calls.rs`, `pool_moves.rs`, `pool_file.rs`: the calls about them), `files.rs` the files, `machine.rs` what a machine does to pages between steps.
 
 mod access;
 mod advise;
@@ -14,11 +14,16 @@ mod files;
 mod huge;
 mod machine;
 mod place;
+mod pool;
+mod pool_calls;
+mod pool_file;
+mod pool_moves;
 mod remap;
 
 use self::huge::HugeKnown;
+use self::pool::{Pool, PoolPage};
 use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
-use crate::numbers::MADV_COLLAPSE;
+use crate::numbers::{MADV_COLLAPSE, MAP_HUGETLB};
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, TASK_SIZE};
 use softfault::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,6 +132,8 @@ pub(crate) struct Space {
     /// Huge pages are refused (prctl(2)).
     pub(crate) thp_disable: bool,
     pub(crate) pages: BTreeMap<u64, Page>,
+    /// Pages of the pool, by address / 2 MiB. Where they are, `pages` has none.
+    pub(crate) pool: BTreeMap<u64, PoolPage>,
     /// End of the heap, bytes.
     pub(crate) brk: u64,
 }
@@ -140,6 +147,7 @@ pub struct Model {
     features: Features,
     pub(crate) task_size: u64,
     huge: huge::HugeKnown,
+    pool: Option<Pool>,
     /// Pages go to the swap area and come back.
     has_pager: bool,
 }
@@ -154,12 +162,32 @@ pub struct Expected {
     /// Whether the call may as well fail in one of the ways of `MADV_COLLAPSE`:
     /// what it did is seen in what is resident.
     pub may_refuse: bool,
+    /// The counts of the pool afterwards, where there is one.
+    pub pool: Option<PoolCounts>,
+}
+
+/// The counts of a pool, as [`softfault::HugetlbCounts`] has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolCounts {
+    /// All its pages.
+    pub nr: u64,
+    /// Those that nobody has.
+    pub free: u64,
+    /// Of these, those that are promised.
+    pub reserved: u64,
+    /// Pages beyond its size.
+    pub surplus: u64,
 }
 
 /// EAGAIN, ENOMEM, EBUSY, EINVAL
 const REFUSALS: [Errno; 4] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EBUSY, Errno::EINVAL];
 
 impl Expected {
+    /// This outcome and no other.
+    pub(crate) fn certain(outcome: Outcome) -> Expected {
+        Expected { outcome, certain: u64::MAX, may_refuse: false, pool: None }
+    }
+
     /// Whether `seen` is as expected.
     pub fn allows(&self, seen: Outcome) -> bool {
         match (self.outcome, seen) {
@@ -193,7 +221,7 @@ impl Model {
     /// One program without memory, on a kernel that has these features; what
     /// another one does is unknown.
     pub fn new(features: Features) -> Model {
-        let first = Space { thp_disable: false, pages: BTreeMap::new(), brk: HEAP };
+        let first = Space { thp_disable: false, pages: BTreeMap::new(), pool: BTreeMap::new(), brk: HEAP };
         Model {
             spaces: BTreeMap::from([(0, first)]),
             objects: Vec::new(),
@@ -201,6 +229,7 @@ impl Model {
             features,
             task_size: TASK_SIZE,
             huge: HugeKnown::default(),
+            pool: None,
             has_pager: false,
         }
     }
@@ -213,13 +242,23 @@ impl Model {
     /// Does the step and says what has to come of it. After [`Unknown`] the model
     /// is as before.
     pub fn apply(&mut self, op: &Op) -> Result<Expected, Unknown> {
-        let [a, b, c, d, e, f] = op.args;
-        let certain = |outcome| Expected { outcome, certain: u64::MAX, may_refuse: false };
         if !self.spaces.contains_key(&op.who) {
             return Err(Unknown);
         }
+        let expected = self.apply_call(op)?;
+        self.tidy_pool();
+        Ok(Expected { pool: self.pool_counts(), ..expected })
+    }
+
+    fn apply_call(&mut self, op: &Op) -> Result<Expected, Unknown> {
+        let [a, b, c, d, e, f] = op.args;
+        let certain = Expected::certain;
         let who = op.who;
+        if let Some(answer) = self.in_pool(op) {
+            return answer.map(certain);
+        }
         match op.call {
+            Call::Mmap if d & MAP_HUGETLB != 0 => self.mmap_pool(who, [a, b, c, d, e]),
             Call::Mmap => self.mmap(who, [a, b, c, d, e], None),
             Call::MmapFile => self.mmap_file(who, op),
             Call::MakeFiles => self.make_files(),
@@ -241,6 +280,13 @@ impl Model {
             Call::Exec => self.exec(who, a),
             Call::Knobs => self.knobs(KnobBits(a)),
             Call::ThpDisable => self.set_thp_disable(who, a),
+            Call::PoolSize => self.set_pool(a, b),
+            Call::PoolFile => self.make_pool_file(a),
+            Call::PoolMap => self.map_pool_file(who, op.args),
+            Call::PoolFileSize => self.set_pool_file_size(a),
+            Call::PoolFilePunch => self.punch_pool_file(a, b),
+            Call::PoolFileRead => self.read_pool_file(a),
+            Call::PoolFileWrite => self.write_pool_file(a, b),
         }
         .map(certain)
     }
@@ -278,7 +324,7 @@ impl Space {
 
     /// Whether none is.
     pub(crate) fn is_hole(&self, first: u64, end: u64) -> bool {
-        self.pages.range(first..end).next().is_none()
+        self.pages.range(first..end).next().is_none() && !self.has_pool_in(first, end)
     }
 
     /// Whether `page` and the one before it are surely one VMA, surely two, or

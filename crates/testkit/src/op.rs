@@ -33,11 +33,23 @@ pub const FILE_END: u64 = 256;
 /// One past the last user address.
 pub const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 
+/// Bytes in a page of the pool.
+pub const HUGE: u64 = 512 * PAGE;
+/// Where sequences map pages of a pool, and other memory over them, at multiples of their size.
+pub const POOL_WINDOW: u64 = 0x18_0000_0000;
+/// Pages of the pool that fit in there.
+pub const POOL_WINDOW_PAGES: u64 = 24;
+
+/// Whether it is in the part of the address space for pages of a pool.
+pub fn is_for_pool(addr: u64) -> bool {
+    (POOL_WINDOW..POOL_WINDOW + POOL_WINDOW_PAGES * HUGE).contains(&addr)
+}
+
 /// Whether a mapping there is where a sequence put it, and not of the callee's
 /// choice.
 pub fn is_ours(addr: u64) -> bool {
     let window = WINDOW - MARGIN_BYTES..WINDOW + WINDOW_PAGES * PAGE + MARGIN_BYTES;
-    window.contains(&addr) || (HEAP..HEAP + HEAP_BYTES).contains(&addr)
+    window.contains(&addr) || is_for_pool(addr) || (HEAP..HEAP + HEAP_BYTES).contains(&addr)
 }
 
 /// Which step it is.
@@ -87,6 +99,21 @@ pub enum Call {
     FileRead,
     /// file, offset, byte (pwrite(2))
     FileWrite,
+    /// pages, surplus pages: the size of the machine's pool of 2 MiB pages, and its limit of surplus pages. Gives the size. Not on Linux,
+    /// nor are the calls below.
+    PoolSize,
+    /// pages of 2 MiB: makes the file of the pool, which all programs have from now on.
+    PoolFile,
+    /// addr, len, prot, flags, landing; first page (of 4 KiB)
+    PoolMap,
+    /// bytes
+    PoolFileSize,
+    /// first page, pages (of 4 KiB)
+    PoolFilePunch,
+    /// offset: gives a byte, or [`FILE_END`]
+    PoolFileRead,
+    /// offset, byte
+    PoolFileWrite,
 }
 
 /// The knobs of huge pages in the argument of [`Call::Knobs`].
@@ -127,7 +154,7 @@ impl KnobBits {
 
 impl Call {
     /// All of them.
-    pub const ALL: [Call; 20] = [
+    pub const ALL: [Call; 27] = [
         Call::Mmap,
         Call::Munmap,
         Call::Mprotect,
@@ -148,11 +175,23 @@ impl Call {
         Call::FilePunch,
         Call::FileRead,
         Call::FileWrite,
+        Call::PoolSize,
+        Call::PoolFile,
+        Call::PoolMap,
+        Call::PoolFileSize,
+        Call::PoolFilePunch,
+        Call::PoolFileRead,
+        Call::PoolFileWrite,
     ];
 
     /// Whether it is about the files.
     pub fn is_of_file(self) -> bool {
-        self >= Call::MakeFiles
+        (Call::MakeFiles..Call::PoolSize).contains(&self)
+    }
+
+    /// Whether it is about the pool or its file.
+    pub fn is_of_pool(self) -> bool {
+        self >= Call::PoolSize
     }
 }
 
@@ -279,10 +318,12 @@ impl fmt::Display for Op {
         let nr = match self.call {
             Call::Exit | Call::MakeFiles => 0,
             Call::Brk | Call::Fork | Call::Exec | Call::Knobs | Call::ThpDisable => 1,
+            Call::PoolFile | Call::PoolFileSize | Call::PoolFileRead => 1,
+            Call::PoolSize | Call::PoolFilePunch | Call::PoolFileWrite => 2,
             Call::Munmap | Call::Mincore | Call::Load | Call::FileSize | Call::FileRead => 2,
             Call::Mprotect | Call::Madvise | Call::Store | Call::FilePunch | Call::FileWrite => 3,
             Call::Mmap => 5,
-            Call::Mremap | Call::MmapFile => 6,
+            Call::Mremap | Call::MmapFile | Call::PoolMap => 6,
         };
         let args: Vec<String> = self.args[..nr].iter().map(|a| format!("{a:#x}")).collect();
         write!(f, "[{}] {}({})", self.who, format!("{:?}", self.call).to_lowercase(), args.join(", "))

@@ -10,7 +10,7 @@
 use crate::fatal::as_one_of_several;
 use crate::formats::Tested;
 use crate::generate::{Limits, Sequence};
-use crate::hosted::{Files, nr_free_pages, step};
+use crate::hosted::{Objects, nr_free_pages, step};
 use crate::judge::{Difference, READ_EVERY, check_after_exit, check_some};
 use crate::model::Model;
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
@@ -20,7 +20,7 @@ use softfault::table::format::Format;
 use softfault::{AddressSpace, Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::collections::BTreeMap;
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 /// Pages from one part to the next: two parts share a leaf table.
@@ -67,9 +67,9 @@ pub fn run<F: Tested>(vm: &Vm<Hosted<F>>, sequences: &[Sequence], seed: u64) -> 
         let cpu = machine.bind(cpus[i]).expect("each CPU has one thread");
         let model = Model::default().with_task_size(F::TASK_SIZE);
         let trouble = (seed % 4 > 1).then(|| Trouble::new(model, seed << 8 | i as u64));
-        let (children, files) = (BTreeMap::new(), OnceLock::new());
+        let (children, objects) = (BTreeMap::new(), Objects::default());
         start.wait();
-        Player { vm, cpu: &cpu, space: &space, children, files, place: 0, trouble, machine_turn: &machine_turn }
+        Player { vm, cpu: &cpu, space: &space, children, objects, place: 0, trouble, machine_turn: &machine_turn }
             .play(sequence)
     };
     thread::scope(|scope| {
@@ -102,7 +102,7 @@ struct Player<'a, 'vm, F: Format> {
     cpu: &'a CpuGuard<'a, F>,
     space: &'a AddressSpace<'vm, Hosted<F>>,
     children: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
-    files: OnceLock<Files<'vm, F>>,
+    objects: Objects<'vm, F>,
     /// The program whose space the CPU is in.
     place: u64,
     trouble: Option<Trouble>,
@@ -174,7 +174,7 @@ impl<'vm, F: Format> Player<'_, 'vm, F> {
                 None => Outcome::Broken(51),
             },
             _ => match self.space(op.who).map(|space| self.cpu.enter(space)) {
-                Some(Ok(running)) => step(self.vm, &running, &self.files, op),
+                Some(Ok(running)) => step(self.vm, &running, &self.objects, op),
                 _ => Outcome::Broken(52),
             },
         }

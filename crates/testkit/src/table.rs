@@ -1,6 +1,7 @@
 //! The coverage of a soak: call by class of arguments by result, with counts.
 
-use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE};
+use crate::numbers::MAP_HUGETLB;
+use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_for_pool};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -35,10 +36,10 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<10} {:<34} {:<14} {:>10}", "call", "class", "result", "steps")?;
+        writeln!(f, "{:<13} {:<40} {:<14} {:>10}", "call", "class", "result", "steps")?;
         for ((call, class, result), count) in &self.cells {
             let call = format!("{call:?}").to_lowercase();
-            writeln!(f, "{call:<10} {class:<34} {result:<14} {count:>10}")?;
+            writeln!(f, "{call:<13} {class:<40} {result:<14} {count:>10}")?;
         }
         Ok(())
     }
@@ -46,9 +47,23 @@ impl fmt::Display for Table {
 
 /// The class of a step's arguments.
 pub fn class_of(op: &Op) -> String {
+    let [a, _, _, d, ..] = op.args;
+    let is_of_address =
+        !op.call.is_of_file() && !matches!(op.call, Call::Fork | Call::Exit | Call::Knobs | Call::ThpDisable);
+    let is_for_pool = is_of_address && is_for_pool(a);
+    let class = class_of_any(op);
+    match op.call {
+        Call::Mmap if d & MAP_HUGETLB != 0 => format!("pool, {class}"),
+        call if call.is_of_pool() || !is_for_pool => class,
+        _ if class.is_empty() => "pool".into(),
+        _ => format!("pool, {class}"),
+    }
+}
+
+fn class_of_any(op: &Op) -> String {
     let [a, b, c, d, ..] = op.args;
     match op.call {
-        Call::Mmap => {
+        Call::Mmap | Call::PoolMap => {
             let kind = match d & 0xf {
                 1 => "shared",
                 2 => "private",
@@ -100,6 +115,11 @@ pub fn class_of(op: &Op) -> String {
         }
         Call::FileSize | Call::FilePunch | Call::FileRead | Call::FileWrite => {
             if a == 0 { "memory" } else { "read" }.into()
+        }
+        Call::PoolSize if b == 0 => "no surplus".into(),
+        Call::PoolSize => "surplus".into(),
+        Call::PoolFile | Call::PoolFileSize | Call::PoolFilePunch | Call::PoolFileRead | Call::PoolFileWrite => {
+            String::new()
         }
         Call::MakeFiles | Call::Brk | Call::Munmap | Call::Mincore | Call::Fork | Call::Exit | Call::Exec => {
             String::new()

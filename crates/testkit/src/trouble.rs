@@ -62,7 +62,8 @@ impl Trouble {
         let mut random = Random::new(seed);
         match random.below(1000) {
             0..DAEMON_PERMILLE => Turn::Daemon(Daemon::any(&mut random)),
-            n if n < DAEMON_PERMILLE + FAILURE_PERMILLE => Turn::Failure(random),
+            // A page of the pool needs 2 MiB of good memory.
+            n if n < DAEMON_PERMILLE + FAILURE_PERMILLE && !self.model.has_pool() => Turn::Failure(random),
             _ => Turn::Nothing,
         }
     }

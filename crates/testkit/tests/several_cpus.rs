@@ -33,7 +33,9 @@ fn file_percent(seed: u64) -> u64 {
 
 fn small(nr_ops: usize, seed: u64) -> Limits {
     let (pages, task_size) = ((Limits::default().pages.0, 2048), Format::TASK_SIZE);
-    Limits { nr_ops, pages, task_size, file_percent: file_percent(seed), ..Limits::default() }
+    // Another one of four has a pool.
+    let pool_percent = if seed % 4 == 2 { 60 } else { 0 };
+    Limits { nr_ops, pages, task_size, file_percent: file_percent(seed), pool_percent, ..Limits::default() }
 }
 
 /// Of CPU `i`, where all run at once.

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] | hugetlb [--rounds N] [--cpus N]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] [--pools PERCENT] | hugetlb [--rounds N] [--cpus N]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -60,14 +60,22 @@ struct Options {
     nr_rounds: u64,
     /// Steps about files in each sequence, in percent; or some in every third one.
     file_percent: Option<u64>,
+    /// Steps about pages of a pool in each sequence, in percent; or some in every fourth one.
+    pool_percent: Option<u64>,
 }
 
 impl Options {
     fn file_percent(&self, seed: u64) -> u64 {
         self.file_percent.unwrap_or(if seed.is_multiple_of(3) { FILE_PERCENT } else { 0 })
     }
+
+    fn pool_percent(&self, seed: u64) -> u64 {
+        self.pool_percent.unwrap_or(if seed % 8 == 2 || seed % 8 == 5 { POOL_PERCENT } else { 0 })
+    }
 }
 
+/// Of steps in a sequence with a pool.
+const POOL_PERCENT: u64 = 60;
 /// Of steps in a sequence with files.
 const FILE_PERCENT: u64 = 25;
 
@@ -98,6 +106,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         nr_differences: 1,
         nr_rounds: 1_000_000,
         file_percent: None,
+        pool_percent: None,
     };
     while let Some(name) = args.next() {
         let value = args.next().ok_or(format!("{name} should have a value"))?;
@@ -108,6 +117,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seed" => options.seed = number()?,
             "--rounds" => options.nr_rounds = number()?,
             "--files" => options.file_percent = Some(number()?.min(100)),
+            "--pools" => options.pool_percent = Some(number()?.min(100)),
             "--differences" => options.nr_differences = number()?.max(1) as usize,
             "--fault-locking" | "--discipline" => {
                 let named = FaultLocking::ALL.into_iter().find(|d| d.name() == value);
@@ -175,8 +185,8 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let threads = 0..options.nr_cpus.min(NR_THREADS) as u64;
         let (sequences, found) = if options.test == Test::Lockstep {
             let pages = (Limits::default().pages.0, 2048);
-            let file_percent = options.file_percent(seed);
-            let steps = sequence(seed, Limits { pages, file_percent, ..Limits::default() });
+            let (file_percent, pool_percent) = (options.file_percent(seed), options.pool_percent(seed));
+            let steps = sequence(seed, Limits { pages, file_percent, pool_percent, ..Limits::default() });
             let found = lockstep::run(&vm, &steps, seed, options.sides.check_every);
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
@@ -303,7 +313,10 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (mut kinds, mut shown) = (BTreeSet::new(), 0);
     while started.elapsed() < Duration::from_secs(options.seconds) && table.nr() < options.nr_steps {
         UNDER_WAY.store(seed, Ordering::Relaxed);
-        let steps = sequence(seed, Limits { file_percent: options.file_percent(seed), ..limits });
+        let steps = sequence(
+            seed,
+            Limits { file_percent: options.file_percent(seed), pool_percent: options.pool_percent(seed), ..limits },
+        );
         let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
         judge.set_trouble((!seed.is_multiple_of(2)).then_some(seed))?;
         if let Some(found) = judge.judge(&ops)? {

@@ -14,7 +14,7 @@ fn a_seed_gives_one_sequence() {
 
 #[test]
 fn most_steps_succeed_and_every_call_occurs() {
-    let limits = Limits { file_percent: 20, ..Limits::default() };
+    let limits = Limits { file_percent: 20, pool_percent: 40, ..Limits::default() };
     let all: Vec<_> = (0..60).flat_map(|seed| sequence(seed, limits)).collect();
     let good = all.iter().filter(|(_, expected)| expected.outcome.is_success()).count();
     assert!(good * 100 >= all.len() * 60, "{good} of {} succeed", all.len());

@@ -159,6 +159,7 @@ impl Model {
                 page.present = Present::Maybe;
             }
         }
+        copy.pool = self.fork_pool(who);
         self.spaces.insert(child, copy);
         Ok(OK)
     }

@@ -176,7 +176,7 @@ impl Model {
     }
 
     pub(super) fn mincore(&self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
-        let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX, may_refuse: false });
+        let certain = |outcome| Ok(Expected::certain(outcome));
         if !is_aligned(addr) {
             return certain(EINVAL);
         }
@@ -206,6 +206,6 @@ impl Model {
                 sure &= !(1 << i);
             }
         }
-        Ok(Expected { outcome: Outcome::Value(bits), certain: sure, may_refuse: false })
+        Ok(Expected { certain: sure, ..Expected::certain(Outcome::Value(bits)) })
     }
 }

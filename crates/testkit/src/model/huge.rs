@@ -87,7 +87,7 @@ impl Model {
     /// `MADV_COLLAPSE`. A range that its mapping does not allow to collapse is refused for
     /// sure; else the system may find a reason not to.
     pub(super) fn collapse(&mut self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
-        let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX, may_refuse: false });
+        let certain = |outcome| Ok(Expected::certain(outcome));
         let Some((first, end)) = checked_range(addr, len, self.task_size)? else { return certain(EINVAL) };
         if first == end {
             return certain(OK);
@@ -119,7 +119,7 @@ impl Model {
         if may_refuse && self.huge.beside_linux {
             self.may_fill_objects(who, first, end);
         }
-        Ok(Expected { outcome, certain: u64::MAX, may_refuse })
+        Ok(Expected { may_refuse, ..Expected::certain(outcome) })
     }
 
     /// A Linux collapses shared memory, too: its holes become resident zeroes.

@@ -6,7 +6,7 @@ use crate::numbers::{
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
     MAP_SHARED, MAP_TYPE, PROT_GROWSDOWN, PROT_GROWSUP, PROT_SEM,
 };
-use crate::op::{HEAP_BYTES, WINDOW, WINDOW_PAGES};
+use crate::op::{HEAP_BYTES, WINDOW, WINDOW_PAGES, is_for_pool};
 
 /// Everything below is the system's to refuse (`vm.mmap_min_addr`).
 pub(super) const MIN_ADDR: u64 = 65_536;
@@ -32,6 +32,9 @@ impl Model {
             return Err(Unknown);
         }
         let hint = addr & !(PAGE - 1);
+        if !fixed && is_for_pool(hint) {
+            return Err(Unknown);
+        }
         let taken = |space: &Space, at: u64| !space.is_hole(at / PAGE, (at + len) / PAGE);
         if flags & MAP_FIXED_NOREPLACE != 0 && taken(self.space(who), addr) {
             return Ok(EEXIST);
@@ -56,6 +59,9 @@ impl Model {
             (false, 0) => return Ok(Outcome::Elsewhere),
             (false, landing) => landing,
         };
+        if fixed && self.space(who).cuts_pool(at / PAGE, (at + len) / PAGE) {
+            return Ok(EINVAL);
+        }
         let (file, index) = of.map_or((None, 0), |(file, index)| (Some(file), index));
         let object = shared.then(|| file.unwrap_or_else(|| self.new_object(len / PAGE)));
         let behind = file.filter(|_| !shared);
@@ -89,6 +95,9 @@ impl Model {
             return Ok(EINVAL);
         }
         let (first, end) = page_range(addr, len);
+        if self.space(who).cuts_pool(first, end) {
+            return Ok(EINVAL);
+        }
         self.unmap(who, first, end);
         Ok(OK)
     }
@@ -187,6 +196,7 @@ impl Model {
     /// Nothing is mapped there any more. The next pages are a VMA of their own, also
     /// when something grows up to it again.
     pub(super) fn unmap(&mut self, who: u64, first: u64, end: u64) {
+        self.unmap_pool(who, first, end);
         let space = self.space_mut(who);
         let inside: Vec<u64> = space.pages.range(first..end).map(|(at, _)| *at).collect();
         let pieces = inside.iter().filter_map(|at| space.pages.remove(at)).map(|page| (page.piece, 0)).collect();

@@ -3,19 +3,20 @@
 use super::place::MIN_ADDR;
 use super::*;
 use crate::numbers::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
+use crate::op::HUGE;
 use core::ops::Range;
 
 /// The arguments, lengths rounded to pages.
-struct Remap {
-    old: u64,
-    old_len: u64,
-    new_len: u64,
+pub(super) struct Remap {
+    pub(super) old: u64,
+    pub(super) old_len: u64,
+    pub(super) new_len: u64,
     may_move: bool,
-    fixed: bool,
+    pub(super) fixed: bool,
     /// The old place stays mapped, empty.
-    keep: bool,
+    pub(super) keep: bool,
     /// With `fixed`, where to.
-    new: u64,
+    pub(super) new: u64,
     /// Else, where the caller moves it afterwards; 0 is nowhere.
     landing: u64,
 }
@@ -74,6 +75,9 @@ impl Model {
         if remap.is_bad(self.task_size) {
             return Ok(EINVAL);
         }
+        if self.space(who).pool.contains_key(&(remap.old / HUGE)) {
+            return if remap.is_unknown(self.task_size) { Err(Unknown) } else { self.remap_pool(who, &remap) };
+        }
         let Some(head) = self.space(who).pages.get(&remap.first()) else {
             return if remap.is_unknown(self.task_size) && remap.old_len <= self.task_size {
                 Err(Unknown)
@@ -81,6 +85,12 @@ impl Model {
                 Ok(EFAULT)
             };
         };
+        let (target, len) = (remap.target().unwrap_or(0), remap.new_pages());
+        if self.space(who).has_pool_in(remap.first(), remap.first().saturating_add(remap.old_pages().max(1)))
+            || self.space(who).has_pool_in(target, target.saturating_add(len))
+        {
+            return Err(Unknown);
+        }
         let private = head.attrs.object.is_none();
         if remap.old_len == 0 && private {
             return Ok(EINVAL);

@@ -117,3 +117,34 @@ fn advice_that_only_files_or_huge_pages_take() {
         assert_eq!((of(0), of(1)), (Ok(EINVAL), Ok(ENOMEM)), "{advice}");
     }
 }
+
+/// What a fork of a private page of a pool promises, to whom, and who is left without.
+#[test]
+fn a_page_of_a_pool_is_shared_while_there_is_one_for_the_copy() {
+    const OWN: u64 = FIXED | crate::numbers::MAP_HUGETLB;
+    let (at, len) = (crate::op::POOL_WINDOW, crate::op::HUGE);
+    let run = |nr: u64, steps: &[(u64, Call, &[u64])]| {
+        let mut model = Model::new(Features::all());
+        let first: [(u64, Call, &[u64]); 4] = [
+            (0, Call::PoolSize, &[nr, 0]),
+            (0, Call::Mmap, &[at, len, 3, OWN]),
+            (0, Call::Store, &[at, 8, 7]),
+            (0, Call::Fork, &[1]),
+        ];
+        let all = first.iter().chain(steps);
+        let mut last = Expected::certain(OK);
+        for (who, call, args) in all {
+            last = model.apply(&Op::new(*who, *call, args)).unwrap();
+        }
+        let counts = last.pool.unwrap();
+        (last.outcome, counts.free, counts.reserved)
+    };
+    let load: (u64, Call, &[u64]) = (1, Call::Load, &[at, 8]);
+    let store: (u64, Call, &[u64]) = (1, Call::Store, &[at, 8, 8]);
+    assert_eq!(run(1, &[load]), (Outcome::ADRERR, 0, 0));
+    assert_eq!(run(2, &[load]), (Outcome::Value(7), 1, 1));
+    assert_eq!(run(2, &[store, (0, Call::Load, &[at, 8])]), (Outcome::Value(7), 0, 0));
+    assert_eq!(run(2, &[(0, Call::Munmap, &[at, PAGE])]), (EINVAL, 1, 1));
+    assert_eq!(run(2, &[(0, Call::Munmap, &[at, len]), load]), (Outcome::Value(7), 1, 0));
+    assert_eq!(run(3, &[(0, Call::Mmap, &[at + 2 * len, 2 * len, 3, OWN])]), (ENOMEM, 2, 1));
+}

@@ -89,9 +89,10 @@ fn pages_are_not_cut() {
                 space.madvise(from, len, Advice::Random).unwrap_err().errno(),
                 space.mmap(from, len, RW, PRIVATE | FIXED).unwrap_err().errno(),
                 space.madvise(from, len, GUARD_INSTALL).unwrap_err().errno(),
+                space.madvise(from, len, Advice::Collapse).unwrap_err().errno(),
                 space.mremap(from + PAGE, len, HUGE, MAYMOVE | MREMAP_FIXED, AT + 8 * HUGE).unwrap_err().errno(),
             ];
-            assert_eq!(refused, [Errno::EINVAL; 6], "{from:#x} {len:#x}");
+            assert_eq!(refused, [Errno::EINVAL; 7], "{from:#x} {len:#x}");
             // As Linux: the whole pages of the range.
             let is_aligned = from.is_multiple_of(HUGE);
             let kept = space.rss_pages().shmem - if is_aligned { len / HUGE * 512 } else { 0 };

@@ -18,7 +18,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(crate) fn collapse_range(&self, vma: &Vma, range: PageRange) -> Result<(), CollapseRefusal> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
         let has_room = vma.range.start.0.next_multiple_of(nr) + nr <= vma.range.end.0;
-        if !has_room || self.collapse_orders(vma.flags).is_empty() {
+        // As Linux: of a mapping of a pool's pages no part is collapsed, also if the range has no whole one.
+        let is_of_pool = self.vm.pool_of_vma(vma).is_some();
+        if !has_room || is_of_pool || self.collapse_orders(vma.flags).is_empty() {
             return Err(CollapseRefusal::NotAllowed);
         }
         let (start, end) = (range.start.0.next_multiple_of(nr), range.end.0 / nr * nr);
