@@ -51,6 +51,8 @@ pub struct Shuffled<F> {
     tlbs: Vec<RefCell<Tlb>>,
     /// Pages that were swapped out.
     swapped: RefCell<[Option<Box<[u8; 4096]>>; NR_SLOTS]>,
+    /// How often a CPU was about to sleep.
+    nr_parks: Cell<u64>,
     format: PhantomData<fn() -> F>,
 }
 
@@ -110,6 +112,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         sync::spin();
     }
     fn park(&self, _: &Word, _: u64) {
+        self.nr_parks.set(self.nr_parks.get() + 1);
         sync::spin();
     }
     fn unpark(&self, _: &Word) {}
@@ -138,6 +141,13 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
     }
     fn random(&self) -> u64 {
         4
+    }
+}
+
+impl<F> Shuffled<F> {
+    /// How often a CPU was about to sleep for a lock.
+    pub fn nr_parks(&self) -> u64 {
+        self.nr_parks.get()
     }
 }
 
@@ -221,8 +231,8 @@ fn vm_over<F: Format>(
 ) -> &'static Vm<Shuffled<F>> {
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
-    let machine =
-        Shuffled { memory, frames, nr_frames_at_most, is_zero, tlbs, swapped: RefCell::default(), format: PhantomData };
+    let (swapped, nr_parks) = (RefCell::default(), Cell::new(0));
+    let machine = Shuffled { memory, frames, nr_frames_at_most, is_zero, tlbs, swapped, nr_parks, format: PhantomData };
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 

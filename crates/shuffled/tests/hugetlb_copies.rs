@@ -1,0 +1,217 @@
+//! Pages of a pool's object that a private mapping shows and copies, against holes, sizes, forks and other CPUs; and gets of
+//! a subpool in faults.
+
+use common::{RW, Shuffled, access, run, shuffled, vm, vm_of_fresh_memory};
+use shuttle::rand::Rng;
+use softfault_shuffled::table::format::X86_64;
+use softfault_shuffled::{
+    AddressSpace, FaultError, MapFlags, ObjectPart, Order, SharedObject, SubpoolLimits, Tunables, Vm,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+const NR_FRAMES: u64 = 1536;
+const AT: u64 = 0x4000_0000;
+const HUGE: u64 = 512 * 4096;
+/// In the last small page of a page.
+const LAST: u64 = 511 * 4096;
+const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::FIXED);
+
+type Machine = Shuffled<X86_64>;
+type Space = AddressSpace<'static, Machine>;
+type Object = SharedObject<'static, Machine>;
+
+/// A pool of two pages, an object of one, and a private mapping of it.
+fn world(nr_cpus: usize) -> (&'static Vm<Machine>, &'static Space, &'static Object) {
+    let vm = vm(nr_cpus, NR_FRAMES, Tunables::default());
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+    let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+    let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+    space.mmap_object(AT, HUGE, RW, PRIVATE, ObjectPart::new(object)).unwrap();
+    (vm, space, object)
+}
+
+fn free(vm: &Vm<Machine>) -> (u64, u64, u64) {
+    let counts = vm.hugetlb_counts(Order::PMD).unwrap();
+    (counts.nr, counts.free, counts.reserved)
+}
+
+fn check(vm: &Vm<Machine>, spaces: &[&Space]) {
+    vm.check(spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Relaxed) {
+        shuttle::thread::yield_now();
+    }
+}
+
+/// A CPU has read the object's page through the mapping when another one stores to it: from then on it reads the copy.
+#[test]
+fn a_store_to_a_page_that_is_shown_is_seen_by_other_cpus() {
+    shuffled(60, || {
+        let (vm, space, object) = world(2);
+        object.write(8, &7_u64.to_le_bytes()).unwrap();
+        let (read, stored) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (was_read, is_stored) = (Arc::clone(&read), Arc::clone(&stored));
+        let reader = move || {
+            let active = space.activate();
+            assert_eq!(access(space, vm, AT + 8, None), Ok(7));
+            read.store(true, Relaxed);
+            wait_for(&is_stored);
+            assert_eq!(access(space, vm, AT + 8, None), Ok(9));
+            drop(active);
+        };
+        let storer = move || {
+            wait_for(&was_read);
+            let active = space.activate();
+            access(space, vm, AT + 8, Some(9)).unwrap();
+            drop(active);
+            // Its store is in memory.
+            softfault_shuffled::sync::fence();
+            stored.store(true, Relaxed);
+        };
+        run(2, vec![Box::new(reader), Box::new(storer)]);
+        check(vm, &[space]);
+    });
+}
+
+/// H3: a private mapping copies the object's page, which nothing maps, while a hole takes it, and another mapping wants its
+/// memory. The copy is the page as a whole, or nothing of it.
+#[test]
+fn a_hole_waits_for_a_copy_of_a_page_that_nothing_maps() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(100, move || {
+        let (vm, space, object) = world(3);
+        let other = PRIVATE | MapFlags::ANONYMOUS | MapFlags::HUGETLB | MapFlags::NORESERVE;
+        space.mmap(AT + 4 * HUGE, HUGE, RW, other).unwrap();
+        // Not through an entry, so that nothing says that the page was mapped.
+        [8, LAST + 8].iter().for_each(|at| object.write(*at, &7_u64.to_le_bytes()).unwrap());
+        let told = Arc::clone(&told);
+        let copied = Arc::new(AtomicBool::new(false));
+        let is_copied = Arc::clone(&copied);
+        let store = move || {
+            let active = space.activate();
+            access(space, vm, AT, Some(9)).unwrap();
+            let [first, last] = [8, LAST + 8].map(|at| access(space, vm, AT + at, None).unwrap());
+            drop(active);
+            assert!(first == last && [0, 7].contains(&first), "{first} {last}");
+            told[usize::from(first == 0)].fetch_add(1, Relaxed);
+            copied.store(true, Relaxed);
+        };
+        let want = move || {
+            let active = space.activate();
+            while access(space, vm, AT + 4 * HUGE + LAST + 8, Some(5)) == Err(FaultError::NoHugePage) {
+                if is_copied.load(Relaxed) {
+                    break;
+                }
+                shuttle::thread::yield_now();
+            }
+            drop(active);
+        };
+        run(3, vec![Box::new(store), Box::new(move || object.discard(0..512)), Box::new(want)]);
+        check(vm, &[space]);
+        space.munmap(AT + 4 * HUGE, HUGE).unwrap();
+        space.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
+/// H4, H5: a store makes a private copy; fork(2), which has looked at the size, waits for it to share it, and a smaller size to drop
+/// it. No page is left beyond the end: also in the child, which the smaller size may have visited before.
+#[test]
+fn a_fork_against_a_smaller_size() {
+    const NR_FRAMES: u64 = 2560;
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm_of_fresh_memory(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 3), Ok(3));
+        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        let new_space = || -> &Space { Box::leak(Box::new(vm.new_space().unwrap())) };
+        // So that any of parent and child is visited first.
+        let others: Vec<_> = (0..shuttle::rand::thread_rng().gen_range(0..8)).map(|_| new_space()).collect();
+        let parent = new_space();
+        parent.mmap_object(AT, HUGE, RW, PRIVATE, ObjectPart::new(object)).unwrap();
+        parent.write(AT, b"m").unwrap();
+        let first: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+        let (told, born, begun) = (Arc::clone(&told), Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let (bear, [forks, cuts]) = (Arc::clone(&born), [0; 2].map(|_| Arc::clone(&begun)));
+        let store = move || {
+            begun.store(true, Relaxed);
+            let active = parent.activate();
+            let stored = access(parent, vm, AT, Some(9)).map(drop);
+            drop(active);
+            assert!(matches!(stored, Ok(()) | Err(FaultError::BeyondObject)), "{stored:?}");
+        };
+        let fork = move || {
+            wait_for(&forks);
+            let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+            told[usize::from(object.size_bytes() == 0)].fetch_add(1, Relaxed);
+            *bear.lock().unwrap() = Some(child);
+        };
+        let cut = move || {
+            wait_for(&cuts);
+            (0..shuttle::rand::thread_rng().gen_range(0..400)).for_each(|_| shuttle::thread::yield_now());
+            object.set_size_bytes(0);
+        };
+        run(3, vec![Box::new(store), Box::new(fork), Box::new(cut)]);
+        let child = born.lock().unwrap().take().unwrap();
+        let spaces = [parent, first, child];
+        vm.check(&[&others[..], &spaces].concat(), &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        for space in spaces {
+            let there = space.read(AT, &mut [0]).map_err(|error| error.fault);
+            assert_eq!((there, space.rss_pages().anon), (Err(FaultError::BeyondObject), 0));
+            space.munmap(AT, HUGE).unwrap();
+        }
+        assert_eq!(free(vm), (3, 3, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
+/// H11: faults get pages of a subpool with the words of their pages claimed, and others spin for these: so no get sleeps.
+#[test]
+fn h11_a_fault_gets_a_page_of_a_subpool_awake() {
+    let nr_refused = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&nr_refused);
+    shuffled(300, move || {
+        let vm = vm(4, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let subpool = vm.new_hugetlb_subpool(Order::PMD, SubpoolLimits::default().with_most(Some(2))).unwrap();
+        let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        let ready = Arc::new(AtomicU64::new(0));
+        let toucher = |nr: u64| -> Box<dyn FnOnce() + Send> {
+            let file: &Object = Box::leak(Box::new(subpool.new_object(HUGE).unwrap()));
+            let (at, flags) = (AT + nr * HUGE, MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE);
+            space.mmap_object(at, HUGE, RW, flags, ObjectPart::new(file)).unwrap();
+            // Nodes and tables come before.
+            space.write(at, &[1]).unwrap();
+            file.discard(0..512);
+            let (ready, told) = (Arc::clone(&ready), Arc::clone(&told));
+            Box::new(move || {
+                ready.fetch_add(1, Relaxed);
+                while ready.load(Relaxed) < 4 {
+                    shuttle::thread::yield_now();
+                }
+                let active = space.activate();
+                for _ in 0..3 {
+                    match access(space, vm, at, Some(7)) {
+                        Ok(_) => file.discard(0..512),
+                        Err(error) => {
+                            // The page of a put is the subpool's before its claim is the pool's.
+                            assert!(matches!(error, FaultError::SubpoolFull | FaultError::NoHugePage), "{error}");
+                            told.fetch_add(1, Relaxed);
+                        }
+                    }
+                }
+                drop(active);
+            })
+        };
+        run(4, (0..4).map(toucher).collect());
+        assert_eq!((vm.machine().nr_parks(), subpool.nr_used(), free(vm)), (0, 0, (2, 2, 0)));
+        check(vm, &[space]);
+    });
+    assert!(nr_refused.load(Relaxed) > 0);
+}
