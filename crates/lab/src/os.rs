@@ -116,6 +116,8 @@ pub enum HostPages {
     Small,
     /// 2 MiB where it has one.
     Huge,
+    /// 2 MiB of its pool.
+    Hugetlb,
 }
 
 /// Bytes of this process in `len` from `base` that the host maps by huge pages
@@ -163,9 +165,17 @@ impl Mapping {
     }
     /// Aligned to `align` bytes, or to a page if that is 0.
     fn with(len: usize, align: usize, pages: HostPages) -> Result<Mapping, LabError> {
+        // The kernel aligns pages of its pool.
+        let align = if pages == HostPages::Hugetlb { 0 } else { align };
         let refused = |what: &str| LabError::host(format!("{what} of {len} bytes"), std::io::Error::last_os_error());
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = libc::MAP_PRIVATE
+            | libc::MAP_ANONYMOUS
+            | match pages {
+                // All pages are promised, or the mapping is refused.
+                HostPages::Hugetlb => libc::MAP_HUGETLB | libc::MAP_HUGE_2MB,
+                HostPages::Small | HostPages::Huge => libc::MAP_NORESERVE,
+            };
         // SAFETY: L1: a new mapping, placed by the kernel, takes nothing that is in use.
         let whole = unsafe { libc::mmap(std::ptr::null_mut(), len + align, rights, flags, -1, 0) };
         if whole == libc::MAP_FAILED {
@@ -176,6 +186,7 @@ impl Mapping {
         let advice = match pages {
             HostPages::Small => libc::MADV_NOHUGEPAGE,
             HostPages::Huge => libc::MADV_HUGEPAGE,
+            HostPages::Hugetlb => return Ok(mapping),
         };
         // SAFETY: L1: the range is in the mapping made above.
         let rc = unsafe { libc::madvise(base, len, advice) };

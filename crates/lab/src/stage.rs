@@ -58,7 +58,7 @@ pub struct Mapped {
     /// In the order of their addresses. Frames that are adjacent are one piece: a
     /// memset does not stop at a page's end.
     pub pieces: Vec<Piece>,
-    /// From 0 to 1.
+    /// PagesOf 0 to 1.
     pub huge_share: f64,
 }
 
@@ -71,17 +71,31 @@ pub struct Stage<'a> {
     nr_pages: u64,
 }
 
+/// Where the program's pages come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PagesOf {
+    /// Free memory.
+    Memory,
+    /// The pool of 2 MiB pages, which are promised to the mapping.
+    Pool,
+}
+
 /// Maps `nr_pages` of private memory in an address space of its own and runs
 /// `play` there, as CPU 0.
 pub fn on_stage<T>(
     vm: &Vm<Hosted>,
     nr_pages: u64,
+    from: PagesOf,
     play: impl FnOnce(&Stage<'_>) -> Result<T, LabError>,
 ) -> Result<T, LabError> {
     let cpu = bind(vm.machine(), 0)?;
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let prot = Prot::READ | Prot::WRITE;
-    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE | MapFlags::FIXED;
+    let kind = match from {
+        PagesOf::Memory => MapFlags::NORESERVE,
+        PagesOf::Pool => MapFlags::HUGETLB,
+    };
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED | kind;
     space
         .mmap(BASE, nr_pages * PAGE_BYTES, prot, flags)
         .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))?;

@@ -209,6 +209,8 @@ fn largepages_gives_rows_passes_and_ratios() {
         }
         assert_eq!(of(system, "off", "stride")["huge_share"], 0.0);
     }
+    assert_eq!(of("softfault", "hugetlb", "memset_fresh")["huge_share"], 1.0);
+    assert!(of("softfault", "hugetlb", "stride")["seconds_2011"].as_f64().unwrap() > 0.04);
     let nr_pages = 0.03 * 262_144.0;
     let nr_pages = nr_pages as u64 / 512 * 512;
     let cold = of("softfault", "off", "tlb_cold");

@@ -1,5 +1,5 @@
 //! A setting of the host: a file with a number, where it may be read and set. It is put back when the experiment ends,
-//! also by an error, a panic or a signal. One at a time.
+//! also by an error, a panic or a signal. One at a time: a second process waits.
 //!
 //! One of the lab's files with `unsafe` (L1 is in `os.rs`):
 //! - **L12** the handler of signals uses atomic cells and calls that POSIX allows there. The descriptor that
@@ -30,6 +30,8 @@ impl Knob {
     /// Opens it; none if it cannot be read, or not be set to what it is.
     pub fn at(path: &Path) -> Option<Knob> {
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        // Another process that has set it puts it back before this one looks.
+        file.lock().ok()?;
         let before = read(&file).ok()?;
         write(&file, before).ok()?;
         BEFORE.store(before, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use super::options::Options;
 use crate::bench::{Arena, Frames, prepare_frames};
 use crate::error::LabError;
 use crate::os;
-use crate::stage::{Piece, Stage, fill, on_stage};
+use crate::stage::{PagesOf, Piece, Stage, fill, on_stage};
 use softfault::policy::huge::Enabled;
 use softfault::{Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::Hosted;
@@ -66,7 +66,7 @@ pub fn run(options: &Options, arena: &mut Arena, Job(enabled): Job) -> Result<Sa
     let sample = with_holders(options, &vm, || {
         let after = index(&vm);
         let nr_pages = Options::program_pages(after[0].nr_free);
-        on_stage(&vm, nr_pages, |stage| timed(&vm, stage, [before, after]))
+        on_stage(&vm, nr_pages, PagesOf::Memory, |stage| timed(&vm, stage, [before, after]))
     })?;
     arena.put(vm.into_machine());
     Ok(sample)

@@ -25,7 +25,11 @@ impl Then {
 
     /// With the same setting.
     pub fn with(thp: Thp) -> Then {
-        if thp.is_huge() { Then::On } else { Then::Off }
+        match thp {
+            Thp::Off => Then::Off,
+            Thp::On | Thp::OnZeroed => Then::On,
+            Thp::Hugetlb => Then::Hugetlbfs,
+        }
     }
 
     /// In a plot.

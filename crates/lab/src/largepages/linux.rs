@@ -10,7 +10,11 @@ use crate::stage::{PAGE_BYTES, PIECE_BYTES, Piece, fill};
 /// the hypervisor has taken back costs several microseconds, which is not Linux's
 /// doing.
 pub fn run(thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
-    let pages = if thp.is_huge() { HostPages::Huge } else { HostPages::Small };
+    let pages = match thp {
+        Thp::Off => HostPages::Small,
+        Thp::On | Thp::OnZeroed => HostPages::Huge,
+        Thp::Hugetlb => HostPages::Hugetlb,
+    };
     let fresh = || Mapping::aligned((nr_pages * PAGE_BYTES) as usize, pages);
     let warm = fresh()?;
     pieces(&warm, nr_pages).into_iter().for_each(fill);
@@ -19,7 +23,8 @@ pub fn run(thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
     let mapping = fresh()?;
     let pieces = pieces(&mapping, nr_pages);
     let (first, ()) = os::cpu_time_of(|| pieces.iter().copied().for_each(fill));
-    let huge_share = mapping.huge_bytes() as f64 / (nr_pages * PAGE_BYTES) as f64;
+    let huge_bytes = if thp == Thp::Hugetlb { nr_pages * PAGE_BYTES } else { mapping.huge_bytes() };
+    let huge_share = huge_bytes as f64 / (nr_pages * PAGE_BYTES) as f64;
     let times = rows_of(first, later_rows(&pieces));
     verify(&pieces)?;
     Ok(Sample { times, huge_share })

@@ -1,5 +1,5 @@
 //! `softfault largepages`: the program of 2011 that demonstrated transparent huge pages, on
-//! the hosted machine and on the host's Linux, without and with huge pages.
+//! the hosted machine and on the host's Linux, without and with huge pages, and with those of a pool.
 //!
 //! ```text
 //! options ──> plan ──> ours, linux (timed) ──> reckon ──> table, output
@@ -21,9 +21,10 @@ mod table;
 
 pub use options::Options;
 
-use crate::bench::{Experiment, Need, Sampled, Settings};
+use crate::bench::{Experiment, HostPool, Need, Sampled, Settings};
 use crate::error::LabError;
 use crate::os;
+use crate::stage::{PAGE_BYTES, PIECE_BYTES};
 use ours::Arenas;
 use plan::{Job, System};
 use program::Sample;
@@ -34,6 +35,8 @@ pub struct Bench {
     arenas: Arenas,
     nr_pages: u64,
     cpu: usize,
+    /// The host's pool, or why there is none.
+    pool: Option<Result<HostPool, String>>,
 }
 
 impl Experiment for Options {
@@ -51,15 +54,17 @@ impl Experiment for Options {
     fn set_up(&self) -> Result<Bench, LabError> {
         let nr_pages = self.settle()?;
         let cpu = *os::allowed_cpus()?.first().ok_or_else(|| LabError::host("sched_getaffinity", "no CPU"))?;
-        Ok(Bench { arenas: Arenas::new(self, nr_pages)?, nr_pages, cpu })
+        // Before our arenas take what is free.
+        let pool = self.with_linux().then(|| HostPool::grown(PIECE_BYTES, nr_pages * PAGE_BYTES / PIECE_BYTES));
+        Ok(Bench { arenas: Arenas::new(self, nr_pages)?, nr_pages, cpu, pool })
     }
 
-    fn jobs(&self, _: &Bench) -> Vec<Vec<Job>> {
-        vec![plan::jobs(self)]
+    fn jobs(&self, bench: &Bench) -> Vec<Vec<Job>> {
+        vec![plan::jobs(self, matches!(bench.pool, Some(Ok(_))))]
     }
 
     fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
-        let Bench { arenas, nr_pages, cpu } = bench;
+        let Bench { arenas, nr_pages, cpu, .. } = bench;
         os::on_cpu(*cpu, || match job.system {
             System::Softfault => ours::run(arenas, job.thp, *nr_pages),
             System::Linux => linux::run(job.thp, *nr_pages),
@@ -67,9 +72,9 @@ impl Experiment for Options {
     }
 
     fn report(&self, bench: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
-        let Bench { mut arenas, nr_pages, cpu } = bench;
+        let Bench { mut arenas, nr_pages, cpu, pool } = bench;
         let passes = os::on_cpu(cpu, || passes::count(&mut arenas, nr_pages))?;
-        Ok(Report::new(self, nr_pages, &sampled, passes, &arenas))
+        Ok(Report::new(self, nr_pages, &sampled, (passes, pool.and_then(Result::err)), &arenas))
     }
 
     fn settings(&self) -> Settings<'_> {

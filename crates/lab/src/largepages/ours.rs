@@ -11,7 +11,7 @@ use super::program::{Sample, later_rows, rows_of, verify};
 use crate::bench::{self, Arena, Frames, bind};
 use crate::error::LabError;
 use crate::os;
-use crate::stage::{self, Mapped, Stage};
+use crate::stage::{self, Mapped, PagesOf, Stage};
 use softfault::clear::{ClearOrder, ClearTable};
 use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
@@ -79,13 +79,14 @@ impl Arenas {
             let _idle = bind(vm.machine(), 0)?;
             while vm.zero_ahead(u64::MAX) > 0 {}
         }
-        let done = stage::on_stage(&vm, nr_pages, play)?;
+        let from = if thp == Thp::Hugetlb { grown(&vm, nr_pages)? } else { PagesOf::Memory };
+        let done = stage::on_stage(&vm, nr_pages, from, play)?;
         arena.put(vm.into_machine());
         Ok(done)
     }
 
     fn tunables(&self, thp: Thp) -> Tunables {
-        let enabled = if thp.is_huge() { Enabled::Always } else { Enabled::Never };
+        let enabled = if matches!(thp, Thp::On | Thp::OnZeroed) { Enabled::Always } else { Enabled::Never };
         let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
         Tunables::default().with_thp(thp).with_clear_order(self.wanted).with_zero_ahead_blocks(u64::MAX)
     }
@@ -96,6 +97,17 @@ impl Arenas {
     }
 }
 
+/// Makes a pool of as many bytes.
+fn grown(vm: &Vm<Hosted>, nr_pages: u64) -> Result<PagesOf, LabError> {
+    let _setting_up = bind(vm.machine(), 0)?;
+    let wanted = nr_pages / Order::PMD.nr_pages();
+    let nr = vm.set_nr_hugepages(Order::PMD, wanted).map_err(|e| LabError::subsystem("set_nr_hugepages", e))?;
+    if nr == wanted {
+        return Ok(PagesOf::Pool);
+    }
+    Err(LabError::subsystem("the pool", format!("has {nr} pages, should have {wanted}")))
+}
+
 /// Runs the program once.
 pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
     let timed_first = |stage: &Stage<'_>| -> Result<Duration, LabError> {
@@ -104,7 +116,7 @@ pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabEr
     };
     let first = match thp {
         Thp::Off => Some(arenas.on_stage(Thp::On, thp, nr_pages, timed_first)?),
-        Thp::On | Thp::OnZeroed => None,
+        Thp::On | Thp::OnZeroed | Thp::Hugetlb => None,
     };
     arenas.on_stage(thp, thp, nr_pages, |stage| {
         let took = timed_first(stage)?;

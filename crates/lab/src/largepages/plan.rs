@@ -12,7 +12,7 @@ pub enum System {
     Linux,
 }
 
-/// Whether the program may have huge pages.
+/// Which pages the program has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Thp {
     /// 4 KiB pages only.
@@ -21,6 +21,8 @@ pub enum Thp {
     On,
     /// The same, and an idle CPU had zeroed free blocks before the program began.
     OnZeroed,
+    /// 2 MiB pages of a pool, promised to the program.
+    Hugetlb,
 }
 
 impl System {
@@ -34,7 +36,7 @@ impl System {
 }
 
 impl Thp {
-    /// What Linux can be asked for, too.
+    /// What every Linux can be asked for, too.
     pub const BOTH: [Thp; 2] = [Thp::Off, Thp::On];
     /// Whether there are huge pages.
     pub fn is_huge(self) -> bool {
@@ -46,6 +48,7 @@ impl Thp {
             Thp::Off => "off",
             Thp::On => "on",
             Thp::OnZeroed => "on_zeroed",
+            Thp::Hugetlb => "hugetlb",
         }
     }
 }
@@ -65,11 +68,12 @@ impl fmt::Display for Job {
     }
 }
 
-/// All that each repetition runs.
-pub fn jobs(options: &Options) -> Vec<Job> {
-    let ours = [Thp::Off, Thp::On, Thp::OnZeroed].map(|thp| Job { system: System::Softfault, thp });
-    let linux = Thp::BOTH.map(|thp| Job { system: System::Linux, thp });
-    ours.into_iter().chain(linux.into_iter().filter(|_| options.with_linux())).collect()
+/// All that each repetition runs. Linux has a pool, or not.
+pub fn jobs(options: &Options, has_pool: bool) -> Vec<Job> {
+    let ours = [Thp::Off, Thp::On, Thp::OnZeroed, Thp::Hugetlb].map(|thp| Job { system: System::Softfault, thp });
+    let linux = [Thp::Off, Thp::On, Thp::Hugetlb].map(|thp| Job { system: System::Linux, thp });
+    let is_asked = |job: &Job| options.with_linux() && (has_pool || job.thp != Thp::Hugetlb);
+    ours.into_iter().chain(linux.into_iter().filter(is_asked)).collect()
 }
 
 /// The rows of the program, in its order.

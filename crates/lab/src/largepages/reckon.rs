@@ -41,6 +41,8 @@ pub struct Report {
     pub host_huge_share: f64,
     /// In which order our huge pages are cleared.
     pub clear_order: &'static str,
+    /// Why the host's pool was left out.
+    pub why_no_pool: Option<String>,
 }
 
 /// Two of our columns that are looked at side by side.
@@ -56,7 +58,7 @@ pub struct Comparison {
 }
 
 /// The ratios that are told.
-pub const COMPARISONS: [Comparison; 3] = [
+pub const COMPARISONS: [Comparison; 4] = [
     Comparison {
         key: "ratio_to_linux_on",
         own: Thp::On,
@@ -75,6 +77,12 @@ pub const COMPARISONS: [Comparison; 3] = [
         other: Job { system: System::Linux, thp: Thp::On },
         text: "huge pages that an idle CPU had zeroed before: {} times as fast as this Linux with huge pages",
     },
+    Comparison {
+        key: "ratio_hugetlb_to_linux",
+        own: Thp::Hugetlb,
+        other: Job { system: System::Linux, thp: Thp::Hugetlb },
+        text: "pages of a pool: {} times as fast as this Linux with pages of its pool",
+    },
 ];
 
 impl Report {
@@ -83,7 +91,7 @@ impl Report {
         options: &Options,
         nr_pages: u64,
         sampled: &[Sampled<Job, Sample>],
-        passes: Vec<Passes>,
+        (passes, why_no_pool): (Vec<Passes>, Option<String>),
         arenas: &Arenas,
     ) -> Report {
         Report {
@@ -95,6 +103,7 @@ impl Report {
             passes,
             host_huge_share: arenas.host_huge_share(),
             clear_order: arenas.clear_order().name(),
+            why_no_pool,
         }
     }
 
@@ -143,13 +152,13 @@ pub mod tests {
         let jobs: Vec<Job> = [System::Softfault, System::Linux]
             .into_iter()
             .flat_map(|system| Thp::BOTH.map(|thp| Job { system, thp }))
-            .chain([Job { system: System::Softfault, thp: Thp::OnZeroed }])
+            .chain([Thp::OnZeroed, Thp::Hugetlb].map(|thp| Job { system: System::Softfault, thp }))
             .collect();
         let sample = |first_ms: u64, huge_share: f64| Sample {
             times: std::array::from_fn(|row| Duration::from_millis(if row == 0 { first_ms } else { 10 })),
             huge_share,
         };
-        let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5), (15, 1.0)]
+        let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5), (15, 1.0), (18, 1.0)]
             .map(|(ms, share)| vec![sample(ms, share), sample(2 * ms, share / 2.0)])
             .into();
         let stats = |misses| {
@@ -170,6 +179,7 @@ pub mod tests {
             passes,
             host_huge_share: 1.0,
             clear_order: "forward",
+            why_no_pool: Some("no root".into()),
         }
     }
 

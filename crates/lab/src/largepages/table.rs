@@ -24,21 +24,19 @@ impl Report {
     }
 
     fn times(&self) -> impl std::fmt::Display {
-        // None is a column of what there is not yet.
-        let columns = |system, last: &'static str| {
-            let columns = self.columns.iter().filter(move |c| c.job.system == system).map(Some);
-            columns.map(move |c| (c, c.map_or(last, heading))).chain([(None, last)])
-        };
-        let ours = columns(System::Softfault, "hugetlb");
-        let linux = columns(System::Linux, "linux hugetlb").filter(|_| self.column(System::Linux, Thp::On).is_some());
-        let columns: Vec<(Option<&Column>, &str)> = ours.chain(linux).collect();
+        // None is a column that could not be measured.
+        let of = |system| self.columns.iter().filter(move |c| c.job.system == system).map(|c| (Some(c), heading(c)));
+        let mut columns: Vec<(Option<&Column>, &str)> = of(System::Softfault).chain(of(System::Linux)).collect();
+        if self.why_no_pool.is_some() {
+            columns.push((None, "linux hugetlb"));
+        }
         let mut head = vec![""];
         head.extend(columns.iter().map(|(_, heading)| heading));
         head.extend(["2011 off", "2011 on", "2011 hugetlbfs"]);
         let mut table = plain_table(&head, 1);
         for row in Row::ALL {
             let mut cells = vec![row.label().to_string()];
-            let time = |column: &Option<&Column>| column.map_or("later".into(), |c| milliseconds(c.rows[row as usize]));
+            let time = |column: &Option<&Column>| column.map_or("-".into(), |c| milliseconds(c.rows[row as usize]));
             cells.extend(columns.iter().map(|(column, _)| time(column)));
             cells.extend(Then::ALL.map(|then| format!("{:.1}", then.seconds()[row as usize] * 1e3)));
             table.add_row(cells);
@@ -63,6 +61,9 @@ impl Report {
              (*) \"random access\" in 2011; in truth a stride.",
             self.kernel
         );
+        if let Some(why) = &self.why_no_pool {
+            let _ = write!(text, "\nLinux's pool was left out: {why}.");
+        }
         text
     }
 
@@ -101,6 +102,8 @@ fn heading(column: &Column) -> &'static str {
         (System::Softfault, Thp::Off) => "softfault off",
         (System::Softfault, Thp::On) => "on",
         (_, Thp::OnZeroed) => "on, zeroed",
+        (System::Softfault, Thp::Hugetlb) => "hugetlb",
+        (System::Linux, Thp::Hugetlb) => "linux hugetlb",
         (System::Linux, Thp::Off) => "linux off",
         (System::Linux, Thp::On) => "linux on",
     }
@@ -117,7 +120,7 @@ mod tests {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             words(line("memset of fresh"))
-                .contains("60.0 (67%) 30.0 (67%) 22.5 (67%) later 120.0 (67%) 90.0 (67%) later 2182.6 1566.8")
+                .contains("60.0 (67%) 30.0 (67%) 22.5 (67%) 27.0 (67%) 120.0 (67%) 90.0 (67%) - 2182.6 1566.8")
         );
         assert!(words(line("a byte in each 4,096 (*)")).ends_with("44.2 41.6 41.6"));
         assert!(text.contains("3.00 times as fast as this Linux with huge pages"), "{text}");

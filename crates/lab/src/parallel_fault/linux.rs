@@ -1,43 +1,17 @@
-//! The stores on the host's Linux: a file of hugetlbfs, mapped shared, in pages of the host's pool. The pool is grown for that, and
-//! put back at the end, also by an error, a panic or a signal.
+//! The stores on the host's Linux: a file of hugetlbfs, mapped shared, in pages of the host's pool, which is grown for that.
 //!
 //! One of the lab's files with `unsafe` (L1 is in `os.rs`):
 //! - **L13** each byte of the mapping that is written is one thread's, through a raw pointer, while it is mapped.
 
 use super::load::{Load, Sample};
 use super::options::{Options, Page};
-use crate::bench::{Knob, crew};
+use crate::bench::crew;
 use crate::error::LabError;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::path::PathBuf;
-
-/// The host's pool, as large as the rows need it.
-pub struct Pool {
-    _knob: Knob,
-}
 
 fn refused(what: impl Into<String>) -> LabError {
     LabError::host(what, std::io::Error::last_os_error())
-}
-
-impl Pool {
-    /// Adds the pages that the rows need to the host's pool.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be.
-    pub fn grown(options: &Options, nr_pages: u64) -> Result<Pool, String> {
-        let kib = options.page.bytes() >> 10;
-        let path = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"));
-        let knob = Knob::at(&path).ok_or_else(|| format!("{} cannot be set: needs root", path.display()))?;
-        let wanted = knob.before() + nr_pages;
-        let now = knob.set(wanted).and_then(|()| knob.read()).map_err(|e| format!("{}: {e}", path.display()))?;
-        if now < wanted {
-            return Err(format!("the host's pool has {now} pages of {kib} KiB, should be {wanted}"));
-        }
-        Ok(Pool { _knob: knob })
-    }
 }
 
 /// One row.

@@ -20,10 +20,9 @@ mod table;
 
 pub use options::Options;
 
-use crate::bench::{self, Arena, Experiment, Need, Sampled, Settings};
+use crate::bench::{self, Arena, Experiment, HostPool, Need, Sampled, Settings};
 use crate::error::LabError;
 use crate::os;
-use linux::Pool;
 use load::{Load, Sample};
 use plan::{Job, System};
 use reckon::Report;
@@ -37,7 +36,7 @@ pub struct Bench {
     arena: Arena,
     measured: ClearTable,
     /// Or why there is none.
-    pool: Option<Result<Pool, String>>,
+    pool: Option<Result<HostPool, String>>,
 }
 
 impl Experiment for Options {
@@ -57,7 +56,7 @@ impl Experiment for Options {
         let max_threads = self.max_threads(cpus.len());
         let nr_pages = self.settle(max_threads, os::available_bytes().unwrap_or(u64::MAX))?;
         // Before our arena takes what is free.
-        let pool = self.with_linux().then(|| Pool::grown(self, nr_pages));
+        let pool = self.with_linux().then(|| HostPool::grown(self.page.bytes(), nr_pages));
         let config = HostedConfig::default()
             .with_nr_cpus(max_threads)
             .with_arena_bytes(self.arena_bytes(nr_pages, max_threads))
