@@ -229,7 +229,8 @@ pub unsafe trait Machine: Sized + Sync {
     /// pages with this one since fork(2), and its end, because moving a private page, or taking one
     /// out of use, notifies such spaces one after another, and the end of each waits until all were
     /// told; (4) anybody who may be waiting for a frame, because a fault or a compaction that calls
-    /// this holds frames.
+    /// this holds frames, and because a caller that was refused frames waits for the one that reclaims, which
+    /// may wait for a page that is being moved until this returns.
     ///
     /// May be called back here, about this space and any other:
     /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];

@@ -124,7 +124,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 65] = [
+const LEFT_OUT: [(&str, &str); 63] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -185,8 +185,6 @@ const LEFT_OUT: [(&str, &str); 65] = [
     ("order", "reads one word"),
     ("limits", "reads one word"),
     ("nr_used", "reads one word"),
-    ("mark_untouched", "removes entries as write-back does, and no page: touched.rs"),
-    ("touched", "removes entries as write-back does, and no page: touched.rs"),
     ("poll_compaction_request", "writes one word"),
     ("errno", "a function of the error"),
     ("event", "a function of the refusal"),

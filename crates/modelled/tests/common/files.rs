@@ -5,7 +5,7 @@
 
 use super::{Modelled, Vm};
 use softfault_modelled::machine::Machine;
-use softfault_modelled::{FileFill, FileWrite, FillError, Filling, Pfn, Writing};
+use softfault_modelled::{FileFill, FileWrite, FillError, Filling, ObjectHole, Pfn, Writing};
 use std::cell::{Cell, RefCell};
 
 /// How reads are answered from now on.
@@ -164,4 +164,12 @@ pub(super) fn answer_write(write: FileWrite) -> Writing {
         bytes.iter().zip(first as usize..).for_each(|(byte, page)| written[page] = Some(*byte));
     });
     Writing::Ended(write, Ok(()))
+}
+
+/// The storage has other bytes first, then the pages go; others run before, between and after.
+pub(super) fn answer_hole(hole: ObjectHole<'_>) {
+    loom::thread::yield_now();
+    VERSION.set(VERSION.get() + u8::from(hole.file().is_some()));
+    loom::thread::yield_now();
+    hole.discard();
 }

@@ -17,7 +17,9 @@ use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
 use softfault_modelled::{AddressSpace, FaultLocking, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
-use softfault_modelled::{FileFill, FileId, FileWrite, Filling, MapFlags, Prot, StoreRefused, Writing};
+use softfault_modelled::{
+    FileFill, FileId, FileWrite, Filling, HoleRefused, MapFlags, ObjectHole, Prot, StoreRefused, Writing,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -291,6 +293,10 @@ unsafe impl Machine for Modelled {
     }
     fn write_back(&self, write: FileWrite) -> Writing {
         files::answer_write(write)
+    }
+    fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+        files::answer_hole(hole);
+        Ok(())
     }
     fn may_store(&self, _: FileId, _: u64) -> Result<(), StoreRefused> {
         loom::thread::yield_now();

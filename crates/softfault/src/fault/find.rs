@@ -79,6 +79,8 @@ impl FoundVma<'_> {
             _ if request.want == Want::ForcedWrite => {
                 !self.flags().intersects(VmaFlags::SHARED | VmaFlags::MOVING) || rights.contains(Rights::WRITE)
             }
+            // A page of a mapping that was replaced meanwhile would be a new one.
+            _ if request.want == Want::Ready => !rights.is_empty() && self.object() != ObjectId::NONE,
             Access::Read => !rights.is_empty(),
             Access::Write => rights.contains(Rights::WRITE),
             Access::Exec => rights.contains(Rights::EXEC),

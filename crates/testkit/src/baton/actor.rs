@@ -6,8 +6,8 @@ mod changes;
 mod of_file;
 
 use super::{
-    Deed, FILE, FILE_PAGES, NR_BYTES, NR_KNOWN, NR_PAGES, World, file_pages, nr_known_pages, object_pages,
-    private_pages,
+    Deed, FILE, FILE_PAGES, NR_BYTES, NR_KNOWN, NR_PAGES, OBJECT_PAGES, World, file_pages, nr_known_pages,
+    object_pages, private_pages,
 };
 use crate::op::PAGE;
 use crate::random::Random;
@@ -173,6 +173,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 _ = space.test_and_clear_young(base, NR_BYTES);
             }
             Deed::Report => self.report(base),
+            Deed::Touched => self.mark_and_report(page),
             Deed::Drop => _ = vm.drop_clean(u64::MAX),
             Deed::Compact => _ = vm.compact_step(&BUDGET),
             Deed::Shrink => _ = vm.shrink_underused(u64::MAX),
@@ -186,6 +187,23 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let _ = space.mincore(base, NR_BYTES, &mut |_, _| {});
         space.maps(&mut |_| {});
         space.smaps(&mut |_| {});
+    }
+
+    /// What was touched between a mark and a report. Others may mark meanwhile, and pages may leave: only the order of
+    /// the report is known.
+    fn mark_and_report(&self, page: usize) {
+        let World { object, file_object, turns, .. } = self.world;
+        let (of, nr_pages) =
+            if page >= file_pages().start { (file_object, FILE_PAGES) } else { (object, OBJECT_PAGES) };
+        of.mark_untouched();
+        turns.pass();
+        let mut end = 0;
+        of.touched(0..nr_pages, &mut |run| {
+            if run.is_empty() || run.end > nr_pages || run.start < end || end > 0 && run.start == end {
+                self.world.history().problems.push(format!("{run:?} is reported as touched behind {end}"));
+            }
+            end = run.end;
+        });
     }
 
     fn base(&self) -> At {

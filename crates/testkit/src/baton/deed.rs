@@ -59,6 +59,7 @@ deeds! {
     Lookup: "subscribe", "lookup", "is_current", "unsubscribe";
     Young: "test_young", "test_and_clear_young", "age_pages", "advance_generation";
     Report: "mincore", "maps", "smaps";
+    Touched: "mark_untouched", "touched";
 }
 
 impl Deed {

@@ -36,7 +36,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Maps those pages of an object that are ready, for `MAP_POPULATE | MAP_NONBLOCK`, and waits for none of the others. Pages
     /// that have a source are not read, and memory is not allocated but for tables. Pages that the object does not have cost
-    /// nothing, not even tables.
+    /// nothing, not even tables. Another thread may replace the mapping meanwhile: then pages are mapped that the new object
+    /// has, and none of private memory (`FoundVma::allows`).
     pub(crate) fn populate_ready(&self, range: PageRange) {
         let Some((object, first)) = self.object_to_populate(range.start) else { return };
         let is_foreign = self.vm.foreign_frames_of(object.id).is_some();
