@@ -53,7 +53,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Empties the private mappings of pools, and ends their claims: of a space that ends. A smaller size of an object may
     /// find them still, so it waits meanwhile.
     fn leave_pools(&self, writer: &Writer<'_, M>) {
-        if self.data.limits.has_pools.get() == 0 {
+        if !self.maps_pools() {
             return;
         }
         let tree = self.tree(writer).snapshot();

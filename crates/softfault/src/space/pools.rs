@@ -19,6 +19,7 @@ use super::lock::Writer;
 use super::tree::Snapshot;
 use super::vma::{ObjectId, Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
+use crate::built::HUGETLB;
 use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -54,7 +55,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         range: PageRange,
         f: &mut dyn FnMut(ObjectId, u64),
     ) {
-        if self.data.limits.has_pools.get() == 0 {
+        if !self.maps_pools() {
             return;
         }
         let _ = tree.for_each(range, &mut |vma| {
@@ -81,7 +82,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(crate) fn has_private_of_pool(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
         let found =
             |vma: Vma| if self.is_private_of_pool(&vma) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        if self.data.limits.has_pools.get() == 0 {
+        if !self.maps_pools() {
             return false;
         }
         self.tree(writer).for_each(range, &mut |vma| found(vma)).is_break()
@@ -112,6 +113,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
+    /// Whether it may have mappings of pools' pages. A build without pools knows that it has none.
+    pub(crate) fn maps_pools(&self) -> bool {
+        HUGETLB && self.data.limits.has_pools.get() != 0
+    }
+
     /// Notes that a mapping of a pool's pages is about to be published.
     pub(crate) fn note_pool(&self, writer: &Writer<'_, M>, vma: &Vma) {
         self.assert_writer(writer);
@@ -127,6 +133,6 @@ impl<M: Machine> AddressSpace<'_, M> {
             let found = self.tree(writer).lookup(at);
             found.is_some_and(|found| !at.0.is_multiple_of(self.vm.nr_pages_per_page(&found.vma)))
         };
-        self.data.limits.has_pools.get() != 0 && (is_within(range.start) || is_within(range.end))
+        self.maps_pools() && (is_within(range.start) || is_within(range.end))
     }
 }

@@ -9,6 +9,7 @@
 
 use super::{Block, BlockData};
 use crate::addr::{BlockId, Order};
+use crate::built::HUGETLB;
 use crate::frame::offers::{POOL, POOL_1G, POOL_FREE, changed};
 use crate::sync::Ordering;
 
@@ -16,13 +17,13 @@ impl BlockData {
     /// Whether it is a page of a pool, or a part of one. It stays so while the caller owns it, or an entry or slot
     /// names a frame of it in the section.
     pub(crate) fn is_in_pool(&self) -> bool {
-        self.state.load(Ordering::Acquire) & POOL != 0
+        HUGETLB && self.state.load(Ordering::Acquire) & POOL != 0
     }
 
     /// The size of that page.
     pub(crate) fn pool_order(&self) -> Option<Order> {
         let state = self.state.load(Ordering::Acquire);
-        (state & POOL != 0).then_some(if state & POOL_1G != 0 { Order::PUD } else { Order::PMD })
+        (HUGETLB && state & POOL != 0).then_some(if state & POOL_1G != 0 { Order::PUD } else { Order::PMD })
     }
 
     /// Whether a page of a pool has its first frame in another block. As [`is_in_pool`](Self::is_in_pool).

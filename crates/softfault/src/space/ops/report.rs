@@ -217,7 +217,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// In a callback ([`Machine`]).
     pub fn nr_hugetlb_pages(&self) -> u64 {
         self.vm.call();
-        if self.data.limits.has_pools.get() == 0 {
+        if !self.maps_pools() {
             return 0;
         }
         let mut nr = 0;

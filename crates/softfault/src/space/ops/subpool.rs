@@ -17,6 +17,7 @@ pub struct HugetlbSubpool<'vm, M: Machine> {
     id: SubpoolId,
 }
 
+#[cfg(feature = "hugetlb")]
 impl<M: Machine> Vm<M> {
     /// Makes a subpool of the pool of pages of that order. The least pages of `limits` are reserved at once.
     ///
@@ -54,6 +55,7 @@ impl<'vm, M: Machine> HugetlbSubpool<'vm, M> {
     /// # Panics
     ///
     /// In a callback ([`Machine`]).
+    #[cfg(feature = "hugetlb")]
     pub fn new_object(&self, size_bytes: u64) -> Result<SharedObject<'vm, M>, HugetlbError> {
         let order = self.order();
         if !size_bytes.is_multiple_of(order.nr_pages() * PAGE_SIZE) {
