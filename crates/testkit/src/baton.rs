@@ -193,6 +193,7 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let config = HostedConfig::default()
         .with_nr_cpus(nr_cpus)
         .with_arena_bytes(arena_bytes)
+        .with_huge(true)
         .with_mode(mode)
         .with_swap_bytes(NR_BYTES)
         .with_tlb_entries(64)

@@ -144,6 +144,7 @@ impl Setup {
             .with_nr_cpus(if self.several { 4 } else { 1 })
             .with_mode(self.mode)
             .with_arena_bytes(ARENA_BYTES)
+            .with_huge(true)
             .with_tlb_entries(64)
             .with_strict_bbm(true);
         let hosted = Hosted::with_format(config).map_err(|error| error.to_string())?;

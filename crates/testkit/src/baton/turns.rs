@@ -45,7 +45,8 @@ struct State {
 /// The baton of a round.
 pub(super) struct Turns {
     state: Mutex<State>,
-    passed: Condvar,
+    /// Of each actor, so that nobody wakes but the next holder.
+    passed: Vec<Condvar>,
     /// Says which round it is.
     label: String,
 }
@@ -67,7 +68,8 @@ impl Turns {
             nr_idle: 0,
             resting: None,
         };
-        Turns { state: Mutex::new(state), passed: Condvar::new(), label }
+        let passed = (0..nr_actors).map(|_| Condvar::new()).collect();
+        Turns { state: Mutex::new(state), passed, label }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,7 +77,7 @@ impl Turns {
     }
 
     fn wait_for(&self, state: MutexGuard<'_, State>, me: usize) {
-        drop(self.passed.wait_while(state, |state| state.holder != me).unwrap_or_else(PoisonError::into_inner));
+        drop(self.passed[me].wait_while(state, |state| state.holder != me).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The calling thread is actor `me` from its first turn on, until the result is
@@ -97,7 +99,7 @@ impl Turns {
         let next = state.decide(me);
         if next != me {
             state.holder = next;
-            self.passed.notify_all();
+            self.passed[next].notify_one();
             self.wait_for(state, me);
         }
     }
@@ -177,7 +179,7 @@ impl Drop for Playing<'_> {
         state.nr_idle = 0;
         if let Some(next) = state.is_done.iter().position(|done| !done) {
             state.holder = next;
+            self.turns.passed[next].notify_one();
         }
-        self.turns.passed.notify_all();
     }
 }
