@@ -100,6 +100,8 @@ fn pages_are_not_cut() {
             assert_eq!((space.rss_pages().shmem, space.nr_vmas()), (kept, 1), "{from:#x} {len:#x}");
             check(w.vm, &[space]);
         }
+        // The ends of two pages: no whole one is in the range.
+        assert_eq!(space.madvise(at + PAGE, HUGE, Advice::Collapse).unwrap_err().errno(), Errno::EINVAL);
         let moved = space.mremap(at, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, at + 8 * HUGE + PAGE);
         assert_eq!(moved.unwrap_err().errno(), Errno::EINVAL);
         let child = space.fork().unwrap();
