@@ -193,6 +193,7 @@ fn others_leave_them_alone() {
             assert_eq!(w.space.madvise(AT, HUGE, advice).unwrap_err().errno(), Errno::EINVAL, "{advice:?}");
         }
         assert_eq!(w.space.mprotect(AT + PAGE, PAGE, READ).unwrap_err().errno(), Errno::EINVAL);
+        assert_eq!(w.space.madvise(AT + PAGE, HUGE - PAGE, Advice::Collapse).unwrap_err().errno(), Errno::EINVAL);
         assert_eq!((w.space.mprotect(AT, HUGE, READ), touch(w.space, AT)), (Ok(()), Err(FaultError::NoRights)));
         assert_eq!((w.space.mprotect(AT, HUGE, RW), touch(w.space, AT), bytes(w.space, AT)), (Ok(()), Ok(()), [1]));
         assert_eq!((w.space.test_and_clear_young(AT, HUGE), free(w)), (512, (0, 0)));
