@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::files::file;
+use common::files::{Reads, file};
 use common::objects::{EXTRA, Object, map, object, orders};
 use common::*;
 use softfault::policy::folio::FolioOrders;
@@ -120,6 +120,25 @@ fn ages_and_advice_forget_no_touch() {
         w.space.age_pages(EXTRA, PAGES);
         w.space.write(EXTRA, &[1]).unwrap();
         w.space.test_and_clear_young(EXTRA, PAGES * PAGE);
+        check(w.vm, &[w.space]);
+    });
+}
+
+/// Its page is not in memory yet.
+#[test]
+fn a_read_that_never_ends_is_not_waited_for() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (file, object) = file(w, PAGES * PAGE, BASE_ORDERS);
+        map(w.space, BASE, PAGES, &object, 0);
+        object.read(5 * PAGE, &mut [0]);
+        file.set(Reads::Stay);
+        w.space.madvise(BASE, 4 * PAGE, Advice::WillNeed).unwrap();
+        assert!(file.nr_kept() > 0);
+        object.mark_untouched();
+        assert_eq!(touched(&object), []);
+        while file.nr_kept() > 0 {
+            file.end_one(w.vm, Ok(()));
+        }
         check(w.vm, &[w.space]);
     });
 }
