@@ -58,7 +58,7 @@ pub struct Mapped {
     /// In the order of their addresses. Frames that are adjacent are one piece: a
     /// memset does not stop at a page's end.
     pub pieces: Vec<Piece>,
-    /// PagesOf 0 to 1.
+    /// The share of the memory that huge pages map, from 0 to 1.
     pub huge_share: f64,
 }
 

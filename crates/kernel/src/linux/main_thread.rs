@@ -59,7 +59,7 @@ fn parse(cmdline: &str) -> Params {
             Some(("transparent_hugepage", when)) => match huge_pages(when) {
                 Some((enabled, off)) => (params.tunables.thp.enabled, params.tunables.thp_off) = (enabled, off),
                 None => complain(format_args!(
-                    "transparent_hugepage={when}: should be always, madvise, never, 0 (off for good) or 2 (madvise); \
+                    "transparent_hugepage={when}: should be always, madvise, never, 0 (off until reboot) or 2 (madvise); \
                      left as it was"
                 )),
             },

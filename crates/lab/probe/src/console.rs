@@ -4,24 +4,16 @@
 //! through QEMU's debug console as packets. On Linux the probe sends such packets
 //! itself, through the same port: no driver, no terminal between.
 
+use crate::packet;
 use crate::sys;
 use core::arch::asm;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 
 const PORT: u16 = 0xe9;
-const PACKET: u8 = 0x1e;
 
-/// The receiver of the output.
-#[derive(Clone, Copy)]
-pub enum Channel {
-    /// Standard output.
-    Output,
-    /// Standard error.
-    Errors,
-    /// How the machine's life ended.
-    End,
-}
+/// The receiver of the output: standard output, standard error, or the end of the machine.
+pub use packet::Channel;
 
 /// Where the channels lead.
 pub struct Console {
@@ -44,16 +36,16 @@ impl Console {
         }
         match channel {
             Channel::Output => sys::write(1, bytes),
-            Channel::Errors => sys::write(2, bytes),
-            // The kernel says it when the probe exits.
-            Channel::End => {}
+            Channel::Error => sys::write(2, bytes),
+            // The kernel reports the end when the probe exits; the probe sends nothing else.
+            _ => {}
         }
     }
     /// A line on the error channel.
     pub fn complain(&self, what: fmt::Arguments) {
         let mut line = Line::default();
         let _ = writeln!(line, "probe: {what}");
-        self.send(Channel::Errors, line.bytes());
+        self.send(Channel::Error, line.bytes());
     }
     /// A record: on both channels, so that what the program wrote before it can be
     /// told from what comes after on either.
@@ -61,19 +53,13 @@ impl Console {
         let mut line = Line::default();
         let _ = writeln!(line, "{}{json}", marker.to_str().unwrap_or(""));
         self.send(Channel::Output, line.bytes());
-        self.send(Channel::Errors, line.bytes());
+        self.send(Channel::Error, line.bytes());
     }
 }
 
 fn send_packets(channel: Channel, bytes: &[u8]) {
-    let letter = match channel {
-        Channel::Output => b'o',
-        Channel::Errors => b'e',
-        Channel::End => b'x',
-    };
     for part in bytes.chunks(usize::from(u16::MAX)) {
-        let [low, high] = (part.len() as u16).to_le_bytes();
-        put(&[PACKET, letter, low, high]);
+        put(&packet::head(channel, part.len() as u16));
         put(part);
     }
 }

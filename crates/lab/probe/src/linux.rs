@@ -1,6 +1,7 @@
 //! The duties of the first program of Linux: file systems, the arguments, the end.
 
 use crate::console::{Channel, Console};
+use crate::packet::End;
 use crate::{Args, sys};
 use core::arch::asm;
 use core::ffi::CStr;
@@ -110,7 +111,7 @@ pub fn arguments() -> Option<Args> {
 /// Says that all is well and turns the machine off: by QEMU's exit device, which
 /// takes no time, else by Linux.
 pub fn power_off(console: &Console) -> ! {
-    console.send(Channel::End, b"e\0");
+    console.send(Channel::End, &End::Exit(0).to_bytes());
     // SAFETY: L7: iopl(2) came before; QEMU exits.
     unsafe { asm!("out dx, eax", in("dx") EXIT_PORT, in("eax") EXIT_VALUE, options(nostack, nomem)) };
     sys::power_off();

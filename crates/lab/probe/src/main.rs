@@ -22,6 +22,8 @@ mod around;
 mod console;
 mod count;
 mod linux;
+#[path = "../../../kernel/src/port/packet.rs"]
+mod packet;
 mod program;
 mod sys;
 mod warm;

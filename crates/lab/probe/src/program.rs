@@ -38,7 +38,7 @@ pub fn run(console: &Console, marker: &CStr, repeats: u32, command: Args) {
         // Its remaining processes would run beside the next one.
         sys::kill(-pid, SIGKILL);
         forward(console, Channel::Output, output);
-        forward(console, Channel::Errors, errors);
+        forward(console, Channel::Error, errors);
         let us = |time: __kernel_old_timeval| time.tv_sec * 1_000_000 + time.tv_usec;
         let usage = &ended.usage;
         console.record(

@@ -9,15 +9,15 @@ pub struct HostPool {
 }
 
 impl HostPool {
-    /// Adds so many pages of that size to the pool.
+    /// Grows the pool by `nr_pages` pages.
     ///
     /// # Errors
     ///
-    /// Why it cannot be.
+    /// Says why the pool could not be grown.
     pub fn grown(page_bytes: u64, nr_pages: u64) -> Result<HostPool, String> {
         let kib = page_bytes >> 10;
         let path = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"));
-        let knob = Knob::at(&path).ok_or_else(|| format!("{} cannot be set: needs root", path.display()))?;
+        let knob = Knob::at(&path).map_err(|e| format!("{}: {e}; to set it needs root", path.display()))?;
         let wanted = knob.before() + nr_pages;
         let now = knob.set(wanted).and_then(|()| knob.read()).map_err(|e| format!("{}: {e}", path.display()))?;
         if now < wanted {

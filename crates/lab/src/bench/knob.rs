@@ -1,5 +1,6 @@
 //! A setting of the host: a file with a number, where it may be read and set. It is put back when the experiment ends,
-//! also by an error, a panic or a signal. One at a time: a second process waits.
+//! also by an error, a panic, or SIGINT, SIGTERM, SIGHUP or SIGQUIT; SIGKILL leaves it as it was set. One at a time: a
+//! second process says so and waits.
 //!
 //! One of the lab's files with `unsafe` (L1 is in `os.rs`):
 //! - **L12** the handler of signals uses atomic cells and calls that POSIX allows there. The descriptor that
@@ -27,21 +28,37 @@ pub struct Knob {
 }
 
 impl Knob {
-    /// Opens it; none if it cannot be read, or not be set to what it is.
-    pub fn at(path: &Path) -> Option<Knob> {
-        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or not be set to what it is.
+    ///
+    /// # Panics
+    ///
+    /// If this process holds one already.
+    pub fn at(path: &Path) -> io::Result<Knob> {
+        assert_eq!(OPEN.load(Ordering::Relaxed), -1, "one knob at a time");
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
         // Another process that has set it puts it back before this one looks.
-        file.lock().ok()?;
-        let before = read(&file).ok()?;
-        write(&file, before).ok()?;
+        if file.try_lock().is_err() {
+            eprintln!("softfault: {}: another process has set it; waiting for its end", path.display());
+            file.lock()?;
+        }
+        let before = read(&file)?;
+        write(&file, before)?;
         BEFORE.store(before, Ordering::Relaxed);
         OPEN.store(file.as_raw_fd(), Ordering::Release);
         for signal in SIGNALS {
             let handler: extern "C" fn(libc::c_int) = put_back_and_end;
-            // SAFETY: L12.
-            unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+            // SAFETY: L12. A signal that is ignored, as under nohup(1), stays so.
+            unsafe {
+                if libc::signal(signal, handler as *const () as libc::sighandler_t) == libc::SIG_IGN {
+                    libc::signal(signal, libc::SIG_IGN);
+                }
+            }
         }
-        Some(Knob { path: path.into(), file, before })
+        Ok(Knob { path: path.into(), file, before })
     }
 
     /// What it was.
@@ -67,8 +84,12 @@ impl Drop for Knob {
         }
         OPEN.store(-1, Ordering::Release);
         for signal in SIGNALS {
-            // SAFETY: L12: the default again, before the file is closed.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
+            // SAFETY: L12: the default again, before the file is closed, but for what is ignored.
+            unsafe {
+                if libc::signal(signal, libc::SIG_DFL) == libc::SIG_IGN {
+                    libc::signal(signal, libc::SIG_IGN);
+                }
+            }
         }
     }
 }
@@ -131,9 +152,9 @@ mod tests {
         drop(knob);
         assert_eq!(said(), "65536");
         put_back();
-        assert!(Knob::at(Path::new("/nowhere/fault_around_bytes")).is_none());
+        assert!(Knob::at(Path::new("/nowhere/fault_around_bytes")).is_err());
         std::fs::write(&path, "no number\n").unwrap();
-        assert!(Knob::at(&path).is_none());
+        assert!(Knob::at(&path).is_err());
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -77,7 +77,7 @@ impl Experiment for Options {
             in_qemu: self.qemu.then(|| InQemu::measure(self, &load)).transpose()?,
             load,
             arena: Arena::of(hosted),
-            knob: memory.as_ref().and_then(|_| Knob::at(Path::new(WINDOW_OF_HOST))),
+            knob: memory.as_ref().and_then(|_| Knob::at(Path::new(WINDOW_OF_HOST)).ok()),
             memory,
         })
     }

@@ -55,7 +55,7 @@ impl Experiment for Options {
         let nr_pages = self.settle()?;
         let cpu = *os::allowed_cpus()?.first().ok_or_else(|| LabError::host("sched_getaffinity", "no CPU"))?;
         // Before our arenas take what is free.
-        let pool = self.with_linux().then(|| HostPool::grown(PIECE_BYTES, nr_pages * PAGE_BYTES / PIECE_BYTES));
+        let pool = self.with_host_pool().then(|| HostPool::grown(PIECE_BYTES, nr_pages * PAGE_BYTES / PIECE_BYTES));
         Ok(Bench { arenas: Arenas::new(self, nr_pages)?, nr_pages, cpu, pool })
     }
 

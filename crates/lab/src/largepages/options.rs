@@ -33,8 +33,8 @@ Columns
              (slowest - fastest) / median
   on, zeroed as on, with all free blocks zeroed by an idle CPU (Vm::zero_ahead) before the clock starts. No
              zeroing is timed: say so in every comparison
-  hugetlb    2 MiB pages of a pool, which are promised to the mapping. On Linux as root only: its pool is grown
-             for the experiment, and put back at the end, also when that is interrupted
+  hugetlb    2 MiB pages of a pool, which are promised to the mapping. On Linux with --host-pool only: its pool is
+             grown for the experiment, and put back at the end, also when that is interrupted
   2011       as printed in 2011 for 3 GiB, the mean of two runs
 
 Not like for like
@@ -61,13 +61,14 @@ JSON
   that huge pages map), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
   tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
   ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: the speed of our memset of fresh
-  memory with huge pages relative to the other, and ratio_hugetlb_to_linux, the
-  same with pages of a pool, spread. thp is off, on, on_zeroed or hugetlb. Keys that do not apply to a
+  memory with huge pages relative to the other; and ratio_hugetlb_to_linux, the same for pages of a pool,
+  relative to those of Linux's pool (with --host-pool). Each has spread. thp is off, on, on_zeroed or hugetlb. Keys that do not apply to a
   line are null. All lines have value and unit.
 
 Examples:
   softfault largepages
   softfault largepages --size 0.5 --reps 7 --plot largepages.svg
+  softfault largepages --host-pool                         as root: beside Linux's hugetlb pages, too
   softfault largepages --size 1 --tlb-entries 64 --json | jq -r 'select(.misses) | [.thp, .row, .misses] | @tsv'";
 
 /// The command line of `softfault largepages`.
@@ -86,6 +87,9 @@ pub struct Options {
     /// What to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
+    /// Also on pages of the host's pool: needs root, and changes the size of that pool meanwhile
+    #[arg(long)]
+    pub host_pool: bool,
     #[command(flatten)]
     pub repeated: Repeated,
 }
@@ -119,9 +123,15 @@ impl Options {
         (bytes + bytes / 50 + (64 << 20)).next_multiple_of(PIECE_BYTES)
     }
 
+    /// Whether it also runs on pages of the host's pool.
+    pub fn with_host_pool(&self) -> bool {
+        self.with_linux() && self.host_pool
+    }
+
     /// Bytes that the host has to have: two arenas, Linux's copy, and the host's pool.
     fn needed_bytes(&self, nr_pages: u64) -> u64 {
-        2 * Self::arena_bytes(nr_pages) + if self.with_linux() { 2 * nr_pages * PAGE_BYTES } else { 0 }
+        let nr_copies = u64::from(self.with_linux()) + u64::from(self.with_host_pool());
+        2 * Self::arena_bytes(nr_pages) + nr_copies * nr_pages * PAGE_BYTES
     }
 
     /// Pages of the program: whole huge pages, and no more than memory allows.
@@ -170,7 +180,8 @@ mod tests {
         let gib = |n: f64| (n * GIB) as u64;
         let pages = |n: f64| gib(n) / PAGE_BYTES;
         assert_eq!(options("").settle_in(u64::MAX).ok(), Some(pages(3.0)));
-        assert_eq!(options("").settle_in(gib(4.0)).ok(), Some(pages(0.75)));
+        assert_eq!(options("").settle_in(gib(4.0)).ok(), Some(pages(1.25)));
+        assert_eq!(options("--host-pool").settle_in(gib(4.0)).ok(), Some(pages(0.75)));
         assert!(options("").settle_in(gib(0.5)).is_err());
         assert!(options("--size 3").settle_in(gib(4.0)).is_err());
         assert_eq!(options("--size 0.5").settle_in(gib(4.0)).ok(), Some(pages(0.5)));

@@ -97,7 +97,7 @@ impl Arenas {
     }
 }
 
-/// Makes a pool of as many bytes.
+/// Grows the pool of 2 MiB pages to hold `nr_pages` base pages.
 fn grown(vm: &Vm<Hosted>, nr_pages: u64) -> Result<PagesOf, LabError> {
     let _setting_up = bind(vm.machine(), 0)?;
     let wanted = nr_pages / Order::PMD.nr_pages();

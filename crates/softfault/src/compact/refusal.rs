@@ -90,7 +90,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::HugePage => "frame: should be a small page, and is part of a larger one",
             MigrateRefusal::CannotSplit => "frame: is part of a folio that cannot be split",
             MigrateRefusal::Hugetlb => "frame: is part of a page of a pool of huge pages",
-            MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
+            MigrateRefusal::NotInUse => "frame: should be in use, and is free or held by another CPU",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",
             MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers, who must not be told now",
@@ -252,7 +252,7 @@ impl core::fmt::Display for CompactRefusal {
             CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
             CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),
             CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or time is spent"),
-            CompactRefusal::LastResort => f.write_str("compaction: somebody waits for frames"),
+            CompactRefusal::LastResort => f.write_str("compaction: an allocation waits for frames"),
         }
     }
 }

@@ -9,8 +9,8 @@
 //! ends. A machine that writes later, and takes longer, refuses an allocation that it could have served: it should
 //! write when memory is low, or block in [`Machine::write_back`].
 //!
-//! To begin a write it waits while the page is taken out or moved, as every writer does. The CPUs that do that wait for shootdowns, sections and
-//! subscribers, and for no frame, so that it ends; a subscriber must not wait for a caller that may be refused a frame
+//! To begin a write, it waits while the page is taken out or moved. CPUs that do so wait for shootdowns, sections and
+//! subscribers, never for a frame. So a subscriber must not wait for a caller that may be refused a frame
 //! ([`Machine::notify`], rule 4).
 //!
 //! Locks on entry: `reclaiming`, no section. Takes the locks of the objects' shards.

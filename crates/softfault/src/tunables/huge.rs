@@ -169,6 +169,6 @@ op_error! {
         MaxPtesNone: EINVAL = "khugepaged/max_ptes_none: should be at most 511",
         MaxPtesSwap: EINVAL = "khugepaged/max_ptes_swap: should be at most 511",
         MaxPtesShared: EINVAL = "khugepaged/max_ptes_shared: should be at most 511",
-        Off: EINVAL = "enabled: should stay never: huge pages were switched off for good (transparent_hugepage=0)",
+        Off: EINVAL = "enabled: should stay never: huge pages were disabled at boot (transparent_hugepage=0)",
     }
 }

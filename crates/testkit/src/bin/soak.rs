@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] [--pools PERCENT] | hugetlb [--rounds N] [--cpus N]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge|relax [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] [--pools PERCENT] | hugetlb [--rounds N] [--cpus N]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {

@@ -263,7 +263,7 @@ impl Drop for Open {
     }
 }
 
-/// A process can be read, as it were, once it has ended, and hangs up once it was waited for.
+/// A process is readable once it has ended, and hangs up once it was waited for.
 fn ready_of(process: &Arc<Process>) -> Ready {
     if !process.has_ended() {
         return Ready::empty();

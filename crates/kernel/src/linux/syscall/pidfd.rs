@@ -47,7 +47,9 @@ fn memory_of(call: &Call, process: &Arc<Process>) -> errno::Result<Arc<Mm>> {
     if Arc::ptr_eq(&mm, call.thread.mm()) || Arc::ptr_eq(process, call.process) {
         return Ok(mm);
     }
-    let (own, other) = (*call.process.identity.lock(), *process.identity.lock());
+    // One lock at a time: two processes may advise each other.
+    let own = *call.process.identity.lock();
+    let other = *process.identity.lock();
     if own.may_look_into(&other, mm.dumpable.load(Ordering::Relaxed)) { Ok(mm) } else { Err(Errno::EACCES) }
 }
 
