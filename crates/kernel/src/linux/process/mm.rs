@@ -57,6 +57,12 @@ impl Mm {
     pub fn enter(&self) {
         self.nr_users.fetch_add(1, Ordering::Relaxed);
     }
+    /// A call of another process works in it, which calls [`leave`](Mm::leave) at its end. `false` if the last thread
+    /// has left: nothing is mapped then.
+    pub fn try_enter(&self) -> bool {
+        let enter = |nr: u32| (nr > 0).then_some(nr + 1);
+        self.nr_users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).is_ok()
+    }
     /// A thread has ended, in its own context: the last one takes all pages away
     /// at once, so that they are free before anybody hears of its end. The
     /// space itself goes when the last CPU has loaded another one.

@@ -23,15 +23,14 @@ fn ids(call: &Call, of: Of) -> Ids {
 
 /// Changes the identity, and what depends on it.
 fn change(call: &Call, f: impl FnOnce(&mut Identity) -> errno::Result<()>) -> errno::Result {
-    let acts_otherwise = {
+    {
         let mut identity = call.process.identity.lock();
         let before = *identity;
         f(&mut identity)?;
-        identity.acts_otherwise(&before)
-    };
-    if acts_otherwise {
-        // As Linux with fs.suid_dumpable of 0.
-        call.thread.mm().dumpable.store(false, Ordering::Relaxed);
+        if identity.acts_otherwise(&before) {
+            // As Linux with fs.suid_dumpable of 0: before anybody sees the new identity.
+            call.thread.mm().dumpable.store(false, Ordering::Relaxed);
+        }
     }
     call.process.apply_limits();
     Ok(0)

@@ -59,7 +59,7 @@ fn is_for_others(advice: u32) -> bool {
 }
 
 /// process_madvise(2): the ranges are advised in order, up to the first that is refused. Returns the bytes of those
-/// before it. The caller keeps the memory, so that it stays while the process ends; then nothing is mapped there.
+/// before it. The memory stays as it is until the call ends, also if the process executes another program or ends.
 pub fn process_madvise(call: &mut Call) -> errno::Result {
     let (advice, flags) = (call.int(3), call.int(4));
     if flags != 0 {
@@ -75,9 +75,18 @@ pub fn process_madvise(call: &mut Call) -> errno::Result {
             return Err(Errno::EPERM);
         }
     }
+    if !mm.try_enter() {
+        return Err(Errno::ESRCH);
+    }
+    let result = advise_parts(&mm, parts, advice);
+    mm.leave();
+    result
+}
+
+fn advise_parts(mm: &Mm, parts: impl IntoIterator<Item = [u64; 2]>, advice: u32) -> errno::Result {
     let mut done = 0;
     for [addr, len] in parts {
-        match advise(&mm, addr, len, advice.into()) {
+        match advise(mm, addr, len, advice.into()) {
             Ok(()) => done += len,
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,

@@ -288,7 +288,7 @@ impl Generate for Fd {
         let text = match &inode.body {
             Body::Pipe(_) if open.spot.is_none() => alloc::format!("pipe:[{}]", inode.number),
             Body::Socket if open.spot.is_none() => alloc::format!("socket:[{}]", inode.number),
-            Body::Nameless(what) => alloc::format!("anon_inode:[{what}]"),
+            Body::Nameless(what) => alloc::format!("anon_inode:{what}"),
             Body::Console(_) => alloc::string::String::from("/dev/console"),
             _ => return open.path().map(Some),
         };
