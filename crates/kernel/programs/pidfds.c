@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -330,6 +331,42 @@ static void rights(void) {
     printf("ok rights\n");
 }
 
+/* Two processes that advise each other at the same time. Neither waits for the other. */
+static void each_other(void) {
+    int pipes[2], rounds = 20000;
+    advised = pages(1);
+    struct iovec part = { advised, PAGE };
+    CHECK(pipe(pipes) == 0);
+    pid_t pid = fork();
+    int fd = pidfd(pid ? pid : getppid(), 0);
+    CHECK(pid >= 0 && fd >= 0);
+    char byte = 0;
+    if (pid == 0)
+        CHECK(write(pipes[1], &byte, 1) == 1);
+    else
+        CHECK(read(pipes[0], &byte, 1) == 1);
+    for (int i = 0; i < rounds; i++)
+        CHECK(advise(fd, &part, 1, COLD, 0) == PAGE);
+    if (pid == 0) {
+        /* Until its parent is through. */
+        pause();
+        _exit(0);
+    }
+    close(fd);
+    kill_and_wait(pid);
+    puts("each other");
+}
+
+/* What a descriptor without a file is called. */
+static void names(void) {
+    char path[64], name[64] = "";
+    int fd = eventfd(0, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    CHECK(readlink(path, name, sizeof name - 1) > 0);
+    printf("name: %s\n", name);
+    close(fd);
+}
+
 int main(void) {
     setbuf(stdout, 0);
     /* Who is not woken sleeps for ever. */
@@ -341,6 +378,8 @@ int main(void) {
     lent_memory();
     rights();
     descriptors();
+    each_other();
+    names();
     puts("done");
     return 0;
 }
