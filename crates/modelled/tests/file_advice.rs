@@ -10,6 +10,7 @@ use softfault_modelled::policy::around::FaultAround;
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, Advice, FaultLocking, FileId, MadviseError, MapFlags, MlockFlags, ObjectPart};
 use softfault_modelled::{ObjectId, Order, SharedObject};
+use std::cell::Cell;
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -21,6 +22,13 @@ const OLD: u8 = 1;
 const HOLE: u8 = 2;
 /// What is stored.
 const STORED: u8 = 9;
+
+std::thread_local! {
+    /// In this execution: the hole is made.
+    static IS_PUNCHED: Cell<bool> = const { Cell::new(false) };
+    /// In this execution: the store began after that.
+    static IS_STORED_LATE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The first page before the actors begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,17 +145,28 @@ fn a_hole_against_around() {
     }
 }
 
-/// A store is in the hole, in which it is dirty, or gone with the page.
+/// A store is in the hole, in which it is dirty, or gone with the page. One that begins after the call is there.
 #[test]
 fn a_hole_against_a_store() {
     let_parks_block();
     for (before, preemptions) in [(Before::Unmapped, 1), (Before::Stored, 2)] {
         explore(preemptions, move || {
             let (w, object) = world(0, before);
-            run(vec![Box::new(move || store(w, STORED)), Box::new(move || remove(w, 0))]);
+            IS_PUNCHED.set(false);
+            IS_STORED_LATE.set(false);
+            let store = move || {
+                IS_STORED_LATE.set(IS_PUNCHED.get());
+                store(w, STORED);
+            };
+            let punch = move || {
+                remove(w, 0);
+                IS_PUNCHED.set(true);
+            };
+            run(vec![Box::new(store), Box::new(punch)]);
             w.check(&[]);
             let byte = content(object, 0);
             assert!([HOLE, STORED].contains(&byte), "{byte}");
+            assert!(byte == STORED || !IS_STORED_LATE.get(), "a store after the hole is lost");
             object.write_back(0..2).unwrap();
             assert!(byte == HOLE || files::written(0) == Some(STORED));
             w.check(&[]);
