@@ -91,6 +91,24 @@ fn a_class_takes_over_the_block_with_many_free_frames() {
     }
 }
 
+/// It lies beyond the neighbourhood of the CPU, where all blocks have room for 32.
+#[test]
+fn a_class_takes_over_a_far_block_with_many_free_frames() {
+    for (fill, class) in [(Fill::Shared, Class::Shared), (Fill::Fixed, Class::Fixed)] {
+        be(0);
+        let vm = vm_of(4, 1024 * BLOCK_FRAMES, Tunables::default()).unwrap();
+        let blocks = &vm.frames.blocks;
+        let (home, nearby) = (vm.home_range(), vm.this_cpu_data().locality.blocks());
+        let is_far = |b: &BlockId| !home.iter().chain(nearby.iter()).any(|near| near == *b);
+        let far = blocks.names().iter().filter(is_far).find(|b| blocks.at(*b).class() == Class::Movable).unwrap();
+        blocks.names().iter().filter(|b| *b != far).for_each(|b| leave(&vm, b, 40));
+        leave(&vm, far, 300);
+        let fixed = blocks.names().iter().filter(|b| blocks.at(*b).class() == Class::Fixed);
+        fixed.for_each(|b| leave(&vm, b, 0));
+        assert_eq!(block_of(vm.obtain(fill).unwrap()), far, "{class:?}");
+    }
+}
+
 /// All blocks have a few free frames: those of private pages are spoiled last.
 #[test]
 fn classes_lend_each_other_frames_before_pages_do() {
