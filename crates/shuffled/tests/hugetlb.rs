@@ -1,7 +1,7 @@
 //! The last page of a pool, wanted by 2 to 8 CPUs, with each discipline of faults, while holes are punched, the pool gets
 //! smaller and others reserve.
 
-use common::{RW, Shuffled, access, run, shuffled, vm};
+use common::{RW, Shuffled, access, free, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
@@ -40,11 +40,6 @@ fn world_with(
 fn map(space: &Space, at: u64, object: &Object, more: MapFlags) -> Result<u64, MmapError> {
     let flags = MapFlags::SHARED.union(MapFlags::FIXED).union(more);
     space.mmap_object(at, HUGE, RW, flags, ObjectPart::new(object))
-}
-
-fn free(vm: &Vm<Machine>) -> (u64, u64, u64) {
-    let counts = vm.hugetlb_counts(Order::PMD).unwrap();
-    (counts.nr, counts.free, counts.reserved)
 }
 
 /// Stores to some places of the page.

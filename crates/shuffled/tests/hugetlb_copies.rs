@@ -1,7 +1,7 @@
 //! Pages of a pool's object that a private mapping shows and copies, against holes, sizes, forks and other CPUs; gets of
 //! a subpool in faults; and mappings over mappings of a pool.
 
-use common::{RW, Shuffled, access, run, shuffled, vm, vm_of_fresh_memory};
+use common::{RW, Shuffled, access, free, run, shuffled, vm, vm_of_fresh_memory};
 use shuttle::rand::Rng;
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::X86_64;
@@ -31,11 +31,6 @@ fn world(nr_cpus: usize) -> (&'static Vm<Machine>, &'static Space, &'static Obje
     let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
     space.mmap_object(AT, HUGE, RW, PRIVATE, ObjectPart::new(object)).unwrap();
     (vm, space, object)
-}
-
-fn free(vm: &Vm<Machine>) -> (u64, u64, u64) {
-    let counts = vm.hugetlb_counts(Order::PMD).unwrap();
-    (counts.nr, counts.free, counts.reserved)
 }
 
 fn check(vm: &Vm<Machine>, spaces: &[&Space]) {

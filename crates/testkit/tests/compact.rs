@@ -5,7 +5,7 @@
 mod common;
 
 use common::huge::HUGE;
-use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW, patient};
+use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW, check, patient};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
@@ -39,11 +39,6 @@ fn vm_with(nr_cpus: usize, arena_bytes: u64, change: impl FnOnce(&mut HostedConf
 
 fn vm(arena_bytes: u64) -> Vm<Hosted> {
     vm_with(1, arena_bytes, |_, _| ())
-}
-
-fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(spaces, &mut counts).unwrap();
 }
 
 fn map_small(space: &Space<'_>, nr_pages: u64) {

@@ -11,10 +11,6 @@ use softfault_testkit::random::Random;
 const AT: u64 = 0x20_0000_0000;
 const LARGE: u64 = 512;
 
-fn nr_free(w: &World<'_>) -> u64 {
-    w.vm.vmstat().nr_free_pages
-}
-
 /// The tree has no node for its pages, wherever it lies.
 #[test]
 fn a_folio_is_one_word() {

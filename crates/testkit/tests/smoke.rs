@@ -1,8 +1,11 @@
 //! A minimal test: map, touch, fork, copy, unmap, exit; every frame is free again.
 
+mod common;
+
+use common::{PRIVATE, RW, SHARED, check};
 use softfault::addr::Access;
 use softfault::machine::CpuId;
-use softfault::{AddressSpace, Advice, Event, FaultLocking, MapFlags, MremapFlags, Prot, Tunables, Vm};
+use softfault::{Advice, Event, FaultLocking, MremapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 fn vm(nr_cpus: usize, fault_locking: FaultLocking) -> Vm<Hosted> {
@@ -10,15 +13,6 @@ fn vm(nr_cpus: usize, fault_locking: FaultLocking) -> Vm<Hosted> {
     let tunables = Tunables::default().with_fault_locking(fault_locking);
     Vm::new(hosted, tunables).unwrap()
 }
-
-fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(spaces, &mut counts).unwrap();
-}
-
-const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
-const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::ANONYMOUS);
-const RW: Prot = Prot::READ.union(Prot::WRITE);
 
 #[test]
 fn a_page_lives_and_dies() {

@@ -23,11 +23,6 @@ fn object<'vm>(w: &World<'vm>, nr_folios: u64, least: u8) -> Object<'vm> {
     object
 }
 
-/// Frames that are free or in the caches of CPUs.
-fn nr_free(w: &World<'_>) -> u64 {
-    w.vm.vmstat().nr_free_pages
-}
-
 fn write_all(object: &Object<'_>, nr_pages: u64) {
     (0..nr_pages).for_each(|page| object.write(page * PAGE, &(page + 7).to_le_bytes()).unwrap());
 }

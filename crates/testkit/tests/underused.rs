@@ -6,7 +6,7 @@
 mod common;
 
 use common::huge::HUGE;
-use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW};
+use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW, check};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
@@ -39,11 +39,6 @@ fn vm_with(nr_cpus: usize, thp: HugeKnobs, mode: Mode, strict_bbm: bool) -> Vm<H
     let hosted = Hosted::new(config).unwrap();
     let tunables = Tunables::default().with_thp(thp);
     Vm::new(hosted, tunables).unwrap()
-}
-
-fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(spaces, &mut counts).unwrap();
 }
 
 /// One CPU and one space; afterwards everything has to be back.

@@ -8,7 +8,7 @@ use softfault_shuffled::addr::{Access, Pfn, SwapSlot, Vpn};
 use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
 use softfault_shuffled::table::format::{self, Entry, Format};
-use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, SwapError, Tunables, Vm};
+use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Order, Rights, SwapError, Tunables, Vm};
 use softfault_shuffled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -149,6 +149,12 @@ impl<F> Shuffled<F> {
     pub fn nr_parks(&self) -> u64 {
         self.nr_parks.get()
     }
+}
+
+/// The pool of 2 MiB: its pages, those that are free, and those that are promised.
+pub fn free<F: Format>(vm: &Vm<Shuffled<F>>) -> (u64, u64, u64) {
+    let counts = vm.hugetlb_counts(Order::PMD).unwrap();
+    (counts.nr, counts.free, counts.reserved)
 }
 
 /// A `Vm` for one schedule. It is never freed: threads ask for `'static`.

@@ -174,6 +174,11 @@ pub fn patient() -> CompactBudget {
     CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
 }
 
+/// Frames that are free or in the caches of CPUs.
+pub fn nr_free(w: &World<'_>) -> u64 {
+    w.vm.vmstat().nr_free_pages
+}
+
 /// Every invariant that can be checked at rest.
 pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
     let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];

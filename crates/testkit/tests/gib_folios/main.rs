@@ -60,10 +60,6 @@ fn object<'vm>(w: &World<'vm>, nr_pages: u64, least: u8, most: u8) -> Object<'vm
     w.vm.new_shared_object_of(nr_pages * PAGE, orders).unwrap()
 }
 
-fn nr_free(w: &World<'_>) -> u64 {
-    w.vm.vmstat().nr_free_pages
-}
-
 /// By a fault or by the handle, anywhere in it; each page finds its frame and the one that speaks for it.
 #[test]
 fn a_gib_is_one_word() {
