@@ -29,6 +29,13 @@ pub enum LabError {
         /// What came back.
         why: String,
     },
+    /// A machine in QEMU could not be started, or a program in it did not come to its end.
+    Machine {
+        /// The exit code, as of `softfault run`.
+        code: u8,
+        /// The reason.
+        why: String,
+    },
 }
 
 impl LabError {
@@ -40,9 +47,13 @@ impl LabError {
     pub fn subsystem(what: impl Into<String>, why: impl fmt::Display) -> LabError {
         LabError::Subsystem { what: what.into(), why: why.to_string() }
     }
-    /// 2 for what the caller typed, 1 for the rest.
+    /// 2 for what the caller typed, the code of a machine, 1 for the rest.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if matches!(self, LabError::Argument { .. }) { 2 } else { 1 })
+        ExitCode::from(match self {
+            LabError::Argument { .. } => 2,
+            LabError::Machine { code, .. } => *code,
+            LabError::Host { .. } | LabError::Subsystem { .. } => 1,
+        })
     }
 }
 
@@ -52,6 +63,7 @@ impl fmt::Display for LabError {
             LabError::Argument { name, given, wanted } => write!(f, "{name} {given}: {wanted}"),
             LabError::Host { what, why } => write!(f, "the host refused: {what}: {why}"),
             LabError::Subsystem { what, why } => write!(f, "{what}: {why}"),
+            LabError::Machine { why, .. } => f.write_str(why),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The `softfault` command: one subcommand for each experiment. Without a subcommand it runs a tour.
 //!
 //! A subcommand is a folder with `Options` (its command line) and files that measure, compute and print.
-//! An experiment implements `Experiment` for its options; `bench` has that trait and the runner. `run`, `shell` and
-//! `compare` start QEMU and return the exit code of a program.
+//! An experiment implements `Experiment` for its options; `bench` has that trait and the runner. `run` and `shell` are
+//! none: they start QEMU. They and `compare` return the exit code of a program.
 //!
 //! | exit code | meaning |
 //! | --- | --- |

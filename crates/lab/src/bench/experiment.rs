@@ -18,7 +18,7 @@ use std::fmt;
 
 /// An experiment; the implementing type holds the options that were typed.
 pub trait Experiment {
-    /// The subcommand, and the value of `experiment` in JSON.
+    /// The subcommand (with an option that makes another experiment of it), and the value of `experiment` in JSON.
     const NAME: &'static str;
     /// The machines, processes and threads that all samples use.
     type Bench;
@@ -76,7 +76,11 @@ pub type SampledBy<E> = Sampled<<E as Experiment>::Job, <E as Experiment>::Sampl
 /// Runs an experiment and prints what was asked for.
 pub fn run<E: Experiment>(experiment: &E) -> Result<(), LabError> {
     os::end_with_the_reader();
-    let report = measure(experiment)?;
+    show(experiment, &measure(experiment)?)
+}
+
+/// Prints and draws what was asked for.
+pub fn show<E: Experiment>(experiment: &E, report: &E::Report) -> Result<(), LabError> {
     let settings = experiment.settings();
     if settings.json {
         let mut lines = Lines::new(E::NAME);

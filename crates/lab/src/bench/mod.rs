@@ -20,7 +20,7 @@ mod window;
 
 pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, prepare_frames, warm};
 pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
-pub use experiment::{Experiment, Report, Sampled, measure, run};
+pub use experiment::{Experiment, Report, Sampled, measure, run, show};
 pub use host_pool::HostPool;
 pub use json::Lines;
 pub use knob::Knob;

@@ -3,8 +3,9 @@
 
 use super::linux::Kernel;
 use super::options::Options;
-use super::record::{self, Record};
+use super::record::{self, Ran};
 use super::system::System;
+use super::table;
 use crate::run::content::Content;
 use crate::run::files::Payload;
 use crate::run::packets::End;
@@ -26,15 +27,10 @@ const HUGE_PAGES: &str = "/.softfault/huge-pages";
 /// Lines of Linux's log that tell why it ended early.
 const NR_LOG_LINES: usize = 12;
 
-/// A run of the program.
-pub struct Ran {
-    pub record: Record,
-    pub output: Vec<u8>,
-    pub errors: Vec<u8>,
-}
-
 /// Everything that the boots have in common.
 pub struct Bench {
+    /// Describes the machines.
+    pub title: String,
     machines: Vec<(System, Machine)>,
     serial: PathBuf,
     marker: String,
@@ -104,7 +100,8 @@ impl Bench {
             };
             machines.push((system, machine));
         }
-        Ok(Bench { machines, serial, marker, _scratch: scratch })
+        let title = table::title(options, linux)?;
+        Ok(Bench { title, machines, serial, marker, _scratch: scratch })
     }
     /// Boots the system; gives each run of the program in it.
     pub fn time(&self, system: System) -> Result<Vec<Ran>, RunError> {

@@ -6,136 +6,183 @@
 //! taken off the write fault, for they are the same work for any kernel.
 
 use super::boot::Bench;
-use super::json::object;
 use super::options::Options;
 use super::system::System;
-use crate::bench::plain_table;
-use crate::run::RunError;
-use serde::{Deserialize, Serialize};
+use super::{machine, prepare};
+use crate::bench::{
+    Better, Chart, Columns, Experiment, Lines, Mark, Need, Places, Report, Sampled, Scale, Series, Settings, Whose,
+};
+use crate::error::LabError;
+use serde::{Serialize, Serializer};
+use std::array;
+use std::collections::HashMap;
 
 /// Steps of `rep stosq` in a page.
 const CLEAR_STEPS: u64 = 4096 / 8;
 /// Steps where the CPU offers `erms`: Linux clears by `rep stosb` then, ours does not.
 const CLEAR_STEPS_BYTES: u64 = 4096;
 
-/// What the probe counted; the keys are those that it writes.
-#[derive(Deserialize)]
-struct Counted {
-    write_fault_and_clear: u64,
-    read_fault: u64,
-    read_fault_16: u64,
-    munmap_page: u64,
-    getppid: u64,
-    fork_1mib: u64,
-}
+/// `softfault compare --icount`.
+pub struct Icount<'a>(pub &'a Options);
 
-/// The keys of the JSON, in their order.
-#[derive(Serialize)]
-struct Line<'a> {
-    experiment: &'a str,
-    system: &'a str,
-    write_fault: u64,
-    write_fault_and_clear: u64,
-    read_fault: u64,
-    read_fault_16: u64,
-    munmap_page: u64,
-    getppid: u64,
-    fork_1mib: u64,
-    unit: &'a str,
-}
-
-#[derive(Serialize)]
-struct Ratios {
-    ratio_write_fault: f64,
-    ratio_read_fault: f64,
-    ratio_read_fault_16: f64,
-    ratio_munmap_page: f64,
-    ratio_getppid: f64,
-    ratio_fork_1mib: f64,
-}
-
-/// A line of the table: what it is, how much of it there is, what is wanted of
-/// the reference kernel.
+/// A line of the table.
 struct Figure {
+    key: &'static str,
     name: &'static str,
-    of: fn(&Line) -> u64,
+    /// Instructions that the reference kernel may take.
     goal: Option<u64>,
 }
 
 const FIGURES: [Figure; 7] = [
-    Figure { name: "write fault, without clearing", of: |l| l.write_fault, goal: Some(900) },
-    Figure { name: "write fault, with it", of: |l| l.write_fault_and_clear, goal: None },
-    Figure { name: "read fault of the zero page", of: |l| l.read_fault, goal: Some(500) },
-    Figure { name: "read fault that maps 16 pages of a file", of: |l| l.read_fault_16, goal: None },
-    Figure { name: "munmap, per page", of: |l| l.munmap_page, goal: Some(300) },
-    Figure { name: "getppid", of: |l| l.getppid, goal: None },
-    Figure { name: "fork, exit, wait; 1 MiB", of: |l| l.fork_1mib, goal: Some(190_000) },
+    Figure { key: "write_fault", name: "write fault, without clearing", goal: Some(900) },
+    Figure { key: "write_fault_and_clear", name: "write fault, with it", goal: None },
+    Figure { key: "read_fault", name: "read fault of the zero page", goal: Some(500) },
+    Figure { key: "read_fault_16", name: "read fault that maps 16 pages of a file", goal: None },
+    Figure { key: "munmap_page", name: "munmap, per page", goal: Some(300) },
+    Figure { key: "getppid", name: "getppid", goal: None },
+    Figure { key: "fork_1mib", name: "fork, exit, wait; 1 MiB", goal: Some(190_000) },
 ];
 
-fn line(options: &Options, system: System, counted: &Counted) -> Line<'static> {
+/// The count of each figure.
+type Counts = [u64; FIGURES.len()];
+
+/// The counts of each system, under a title.
+pub struct Counted {
+    title: String,
+    rows: Vec<(System, Counts)>,
+}
+
+/// A line of JSON: the figures by their keys.
+#[derive(Serialize)]
+struct Keys<T: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'static str>,
+    #[serde(flatten, serialize_with = "as_map")]
+    figures: Vec<(String, T)>,
+}
+
+fn as_map<T: Serialize, S: Serializer>(figures: &[(String, T)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(figures.iter().map(|(key, value)| (key, value)))
+}
+
+/// The figures in their order, from what the probe counted.
+fn counts(options: &Options, system: System, mut counted: HashMap<String, u64>) -> Result<Counts, LabError> {
     let by_bytes = system == System::Linux && options.is_artefact();
     let clear_steps = if by_bytes { CLEAR_STEPS_BYTES } else { CLEAR_STEPS };
-    Line {
-        experiment: "compare --icount",
-        system: system.key(),
-        write_fault: counted.write_fault_and_clear.saturating_sub(clear_steps),
-        write_fault_and_clear: counted.write_fault_and_clear,
-        read_fault: counted.read_fault,
-        read_fault_16: counted.read_fault_16,
-        munmap_page: counted.munmap_page,
-        getppid: counted.getppid,
-        fork_1mib: counted.fork_1mib,
-        unit: "instructions",
+    if let Some(&both) = counted.get("write_fault_and_clear") {
+        counted.insert("write_fault".into(), both.saturating_sub(clear_steps));
+    }
+    let mut counts = [0; FIGURES.len()];
+    for (count, Figure { key, .. }) in counts.iter_mut().zip(&FIGURES) {
+        *count =
+            *counted.get(*key).ok_or_else(|| LabError::host(system.name(), format!("the probe counted no {key}")))?;
+    }
+    Ok(counts)
+}
+
+impl Experiment for Icount<'_> {
+    const NAME: &'static str = "compare --icount";
+    type Bench = Bench;
+    type Job = System;
+    type Sample = Counts;
+    type Report = Counted;
+
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        Ok(None)
+    }
+
+    fn set_up(&self) -> Result<Bench, LabError> {
+        prepare(self.0)
+    }
+
+    fn jobs(&self, _: &Bench) -> Vec<Vec<System>> {
+        vec![self.0.systems()]
+    }
+
+    fn sample(&self, bench: &mut Bench, &system: &System) -> Result<Counts, LabError> {
+        counts(self.0, system, bench.count(system).map_err(machine)?)
+    }
+
+    fn report(&self, bench: Bench, sampled: Vec<Sampled<System, Counts>>) -> Result<Counted, LabError> {
+        Ok(Counted { title: bench.title, rows: sampled.iter().map(|of| (of.job, of.samples[0])).collect() })
+    }
+
+    /// A count is the same in each run.
+    fn settings(&self) -> Settings<'_> {
+        Settings { reps: 1, ..self.0.repeated.settings() }
     }
 }
 
-/// Boots each system once, and gives what is to be printed.
-pub fn run(options: &Options, bench: &Bench) -> Result<String, RunError> {
-    let systems = options.systems();
-    let progress = crate::progress::bar(systems.len() as u64);
-    let mut lines = Vec::new();
-    for system in systems {
-        progress.set_message(system.name());
-        lines.push(line(options, system, &bench.count(system)?));
-        progress.inc(1);
+impl Counted {
+    /// Linux's counts over ours, if both are there.
+    fn ratios(&self) -> Option<[f64; FIGURES.len()]> {
+        let [(_, ours), (_, linux)] = &self.rows[..] else { return None };
+        Some(array::from_fn(|i| linux[i] as f64 / ours[i] as f64))
     }
-    progress.finish_and_clear();
-    Ok(if options.json { json(&lines) } else { table(&lines) })
 }
 
-fn json(lines: &[Line]) -> String {
-    let mut text: String = lines.iter().map(object).collect();
-    if let [ours, linux] = lines {
-        let ratio = |of: fn(&Line) -> u64| of(linux) as f64 / of(ours) as f64;
-        text.push_str(&object(&Ratios {
-            ratio_write_fault: ratio(|l| l.write_fault),
-            ratio_read_fault: ratio(|l| l.read_fault),
-            ratio_read_fault_16: ratio(|l| l.read_fault_16),
-            ratio_munmap_page: ratio(|l| l.munmap_page),
-            ratio_getppid: ratio(|l| l.getppid),
-            ratio_fork_1mib: ratio(|l| l.fork_1mib),
-        }));
-    }
-    text
-}
-
-fn table(lines: &[Line]) -> String {
-    let mut head = vec!["instructions"];
-    head.extend(lines.iter().map(|line| line.system));
-    if lines.len() == 2 {
-        head.push("ratio");
-    }
-    head.push("goal");
-    let mut table = plain_table(&head, 1);
-    for figure in &FIGURES {
-        let counts: Vec<u64> = lines.iter().map(figure.of).collect();
-        let mut cells = vec![figure.name.to_owned()];
-        cells.extend(counts.iter().map(u64::to_string));
-        if let [ours, linux] = counts[..] {
-            cells.push(format!("{:.2}", linux as f64 / ours as f64));
+impl Report for Counted {
+    fn text(&self) -> String {
+        let mut columns = Columns::label("instructions", |&i: &usize| FIGURES[i].name.into());
+        for (system, counts) in &self.rows {
+            columns = columns.number(system.key(), |&i| counts[i].to_string());
         }
-        cells.push(figure.goal.map_or("-".into(), |goal| goal.to_string()));
-        table.add_row(cells);
+        if let Some(ratios) = self.ratios() {
+            columns = columns.number("ratio", move |&i| format!("{:.2}", ratios[i]));
+        }
+        let columns = columns.number("goal", |&i| FIGURES[i].goal.map_or("-".into(), |goal| goal.to_string()));
+        format!("{}\n\n{}", self.title, columns.table(&array::from_fn::<_, { FIGURES.len() }, _>(|i| i)))
     }
-    format!("{table}\n")
+
+    fn json(&self, lines: &mut Lines) {
+        for (system, counts) in &self.rows {
+            let figures = FIGURES.iter().zip(counts).map(|(figure, count)| (figure.key.into(), *count)).collect();
+            lines.add(Keys { system: Some(system.key()), figures }, counts[0], "instructions");
+        }
+        if let Some(ratios) = self.ratios() {
+            let figures = FIGURES.iter().zip(ratios).map(|(of, ratio)| (format!("ratio_{}", of.key), ratio)).collect();
+            lines.add(Keys { system: None, figures }, ratios[0], "ratio");
+        }
+    }
+
+    fn chart(&self) -> Chart {
+        let series = |(system, counts): &(System, Counts)| {
+            let points = counts.iter().enumerate().map(|(i, count)| (i as f64, *count as f64));
+            Series::new(system.key(), Whose::system(system.key()), points).mark(Mark::Dots)
+        };
+        Chart {
+            title: "Instructions on one CPU, counted by QEMU".into(),
+            x: "operation".into(),
+            places: Places::Named(FIGURES.map(|figure| figure.key.into()).to_vec()),
+            y: "instructions".into(),
+            scale: Scale::Log,
+            better: Better::Less,
+            series: self.rows.iter().map(series).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::typed;
+
+    #[test]
+    fn a_line_for_each_system_then_the_ratios() {
+        let options: Options = typed("compare --icount");
+        let row = |(system, n): (System, u64)| {
+            let counted = FIGURES[1..].iter().map(|figure| (figure.key.into(), 512 + n)).collect();
+            (system, counts(&options, system, counted).unwrap())
+        };
+        let rows = [(System::Softfault, 100), (System::Linux, 250)].map(row);
+        let counted = Counted { title: "QEMU".into(), rows: rows.into() };
+        let mut lines = Lines::new(Icount::NAME);
+        counted.json(&mut lines);
+        let lines = lines.parsed();
+        assert!(lines.iter().all(|line| line["experiment"] == "compare --icount"));
+        assert_eq!([&lines[0]["write_fault"], &lines[0]["getppid"], &lines[1]["value"]], [100, 612, 250]);
+        assert_eq!((&lines[2]["ratio_write_fault"], lines[2]["unit"].as_str()), (&2.5.into(), Some("ratio")));
+        counted.chart().assert_shows(&["instructions (less is better)", "softfault", "linux", "getppid"]);
+        assert!(counts(&options, System::Linux, HashMap::new()).is_err());
+    }
 }

@@ -1,6 +1,7 @@
 //! The command line of `softfault compare`.
 
 use super::system::System;
+use crate::bench::{Repeated, defaults};
 use crate::run::{MachineOptions, RunError};
 use clap::{Args, ValueEnum};
 use regex_lite::Regex;
@@ -16,9 +17,10 @@ pub const CPU_DEFAULT: &str = "max";
 const LINUX_BYTES: u64 = 128 << 20;
 
 const HELP: &str = "\
-Both systems boot alternately in the same QEMU, with the same CPUs, memory and files. First a child touches most of the
-memory twice, so that the host has provided it. Then PROGRAM runs, timed from fork to wait4. Its output goes to files in
-the machine's memory and is printed once, with its exit status, as by `softfault run`; with --json, to standard error.
+Both systems boot in the same QEMU, with the same CPUs, memory and files: once each in every repetition, in a random
+order. First a child touches most of the memory twice, so that the host has provided it. Then PROGRAM runs, timed from
+fork to wait4. Its output goes to files in the machine's memory and is printed once, with its exit status, as by
+`softfault run`; with --json, to standard error.
 
 Figures are medians over the boots. spread is (slowest - fastest) / median of the wall time. ratio is Linux over the
 reference kernel for times, and the reference kernel over Linux for --rate: above 1, the reference kernel is faster.
@@ -32,7 +34,8 @@ counts are the same in each run and on any host. A write fault excludes the 512 
 
 --json: an object per system with `system`, `wall_s`, `user_s`, `system_s`, `minor_faults`, `major_faults`,
 `max_rss_kib`, `spread`, `rate` (with --rate), then one with `ratio_wall` and `ratio_rate`; null if the program's exit
-statuses differ.
+statuses differ. With --icount, a key for each count. `value` is the rate, else the wall time; with --icount it is the
+write fault. Each object has `experiment` and `unit`, too.
 
 --timeout applies to each boot. Exit codes: the program's, or those of softfault run: 2 for a wrong argument, 250 to 253
 for a failure of the machine.
@@ -61,14 +64,10 @@ pub enum Mitigations {
 
 /// Time a program on the reference kernel and on Debian's Linux, in the same QEMU
 #[derive(Args, Clone, Debug)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("5", "1", "every boot, or every count")))]
 pub struct Options {
     #[command(flatten)]
     pub machine: MachineOptions,
-
-    /// Number of boots of each system
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub reps: u32,
 
     /// Runs of the program in each boot; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -102,17 +101,12 @@ pub struct Options {
     #[arg(long, value_name = "REGEX", value_parser = parse_rate)]
     pub rate: Option<Regex>,
 
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-
-    /// Write a plot of every boot
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_plot)]
-    pub plot: Option<PathBuf>,
-
     /// Count instructions of faults, munmap and fork instead of timing a program
-    #[arg(long, conflicts_with_all = ["command", "rate", "plot", "inner", "reps", "files", "root"])]
+    #[arg(long, conflicts_with_all = ["command", "rate", "inner", "reps", "files", "root"])]
     pub icount: bool,
+
+    #[command(flatten)]
+    pub repeated: Repeated,
 
     /// The program (a path in the machine or on this host) and its arguments
     #[arg(last = true, required_unless_present = "icount", value_name = "PROGRAM")]
@@ -121,10 +115,6 @@ pub struct Options {
 
 fn parse_rate(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| format!("should be a regular expression such as 'average:([0-9]+)': {e}"))
-}
-
-fn parse_plot(text: &str) -> Result<PathBuf, String> {
-    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should end in .svg".into()) }
 }
 
 impl Options {

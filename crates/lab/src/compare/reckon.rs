@@ -1,6 +1,6 @@
 //! From runs to figures: the median of a boot's runs, then the median over boots.
 
-use super::boot::Ran;
+use super::record::Ran;
 use super::system::System;
 use crate::bench::{median, spread};
 use crate::run::RunError;

@@ -26,6 +26,13 @@ impl Record {
     }
 }
 
+/// A run of the program.
+pub struct Ran {
+    pub record: Record,
+    pub output: Vec<u8>,
+    pub errors: Vec<u8>,
+}
+
 /// What stands before each record: no program can guess it.
 pub fn marker() -> String {
     format!("softfault-record-{:016x}:", RandomState::new().hash_one(0))

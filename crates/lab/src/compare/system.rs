@@ -1,6 +1,7 @@
 //! The two systems that are compared.
 
 use clap::ValueEnum;
+use std::fmt;
 
 /// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
@@ -25,5 +26,11 @@ impl System {
             System::Softfault => "the reference kernel",
             System::Linux => "Linux",
         }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

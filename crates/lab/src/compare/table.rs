@@ -5,11 +5,12 @@ use super::options::Options;
 use super::reckon::{Ratio, Row};
 use super::system::System;
 use crate::bench::plain_table;
+use crate::run::RunError;
 use std::fmt::Write;
 
 /// The title: the program and the machines.
-pub fn title(options: &Options, nr_cpus: u32, linux: Option<&Kernel>) -> String {
-    let (cpu, mem_mib) = (options.cpu(), options.machine.mem >> 20);
+pub fn title(options: &Options, linux: Option<&Kernel>) -> Result<String, RunError> {
+    let (cpu, nr_cpus, mem_mib) = (options.cpu(), options.nr_cpus()?, options.machine.mem >> 20);
     let mut text = format!("QEMU -cpu {cpu}, {nr_cpus} CPU(s), {mem_mib} MiB");
     if options.only != Some(System::Linux) {
         let _ = write!(text, "\nsoftfault: the reference kernel, {}", options.softfault_append());
@@ -23,7 +24,7 @@ pub fn title(options: &Options, nr_cpus: u32, linux: Option<&Kernel>) -> String 
              no machine is like this. Leave --cpu and --cpu-default out for figures that mean something.",
         );
     }
-    text
+    Ok(text)
 }
 
 /// The rows, and the ratio if there is one.
