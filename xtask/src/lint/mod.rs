@@ -4,6 +4,7 @@
 //! search text; `flags` and `layers` read the syntax tree.
 
 mod cases;
+mod commands;
 mod flags;
 mod growth;
 mod kernel;
@@ -17,6 +18,7 @@ mod unsafety;
 use crate::shell;
 
 /// A file of the project.
+#[derive(Clone)]
 pub struct Source {
     /// From the top of the checkout, with `/`.
     pub path: String,
@@ -96,6 +98,7 @@ pub fn run() -> Result<(), String> {
         flags::check,
         growth::check,
         cases::check,
+        commands::check,
         layers::check,
     ];
     let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
