@@ -49,6 +49,9 @@ pub struct HostedConfig {
     /// not accessed, or a store through a clean entry, is a page fault. This is RISC-V's
     /// Svade, and Arm without FEAT_HAFDBS.
     pub software_ad_bits: bool,
+    /// The highest level whose entries the processor takes for leaves, if the format has such leaves at all. With 1 it
+    /// is an x86-64 processor without pages of 1 GiB.
+    pub top_leaf: u8,
     /// Whether each TLB fill looks for a live translation of the same page to
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
@@ -111,6 +114,12 @@ impl HostedConfig {
         self.software_ad_bits = software_ad_bits;
         self
     }
+    /// The same with another [`top_leaf`](HostedConfig::top_leaf).
+    #[must_use]
+    pub const fn with_top_leaf(mut self, top_leaf: u8) -> HostedConfig {
+        self.top_leaf = top_leaf;
+        self
+    }
     /// The same with another [`strict_bbm`](HostedConfig::strict_bbm).
     #[must_use]
     pub const fn with_strict_bbm(mut self, strict_bbm: bool) -> HostedConfig {
@@ -148,6 +157,7 @@ impl Default for HostedConfig {
             huge: false,
             zeroed: true,
             software_ad_bits: false,
+            top_leaf: u8::MAX,
             strict_bbm: false,
             swap_bytes: 0,
             barrier: Barrier::Auto,
@@ -234,6 +244,7 @@ mod tests {
             .with_huge(true)
             .with_zeroed(false)
             .with_software_ad_bits(true)
+            .with_top_leaf(1)
             .with_strict_bbm(true)
             .with_swap_bytes(8192)
             .with_barrier(Barrier::Membarrier)
@@ -248,6 +259,7 @@ mod tests {
             huge,
             zeroed,
             software_ad_bits,
+            top_leaf,
             strict_bbm,
             swap_bytes,
             barrier,
@@ -255,6 +267,6 @@ mod tests {
         } = config;
         assert_eq!((nr_cpus, arena_bytes, mode, tlb_entries), (2, 4096, Mode::Broadcast, 8));
         assert_eq!((huge, zeroed, software_ad_bits, strict_bbm, swap_bytes), (true, false, true, true, 8192));
-        assert_eq!((barrier, seed, spare_bytes), (Barrier::Membarrier, 9, 8192));
+        assert_eq!((barrier, seed, spare_bytes, top_leaf), (Barrier::Membarrier, 9, 8192, 1));
     }
 }

@@ -77,6 +77,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         CpuId(cpu as u16)
     }
 
+    fn top_leaf(&self) -> u8 {
+        self.top_leaf
+    }
+
     fn marks_entries(&self) -> bool {
         !self.software_ad_bits
     }

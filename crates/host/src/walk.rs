@@ -32,6 +32,7 @@ pub(crate) fn walk<F: Format>(
     loop {
         match step(machine, table, level, page, access)? {
             Step::Mapped(leaf) => {
+                assert!(level <= machine.top_leaf, "machine check: {leaf:?} at level {level} for {page:?}");
                 cpu.own.counters.found_at(level);
                 return Some(translation_of::<F>(leaf, level, page));
             }

@@ -17,7 +17,7 @@ use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::Word;
-use crate::table::format::{Entry, Format};
+use crate::table::format::{Entry, Format, span_of};
 use crate::table::take::{self, Next};
 use core::ops::ControlFlow;
 
@@ -252,8 +252,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             let vma = self.tree(writer).lookup(vpn).map(|f| f.vma);
             result = match slot.observe().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {
-                    let nr = Vm::<M>::NR_SUB_FRAMES;
-                    self.check_huge(vpn, leaf, vma, counts).map(|what| match what {
+                    let nr = span_of::<M::Format>(slot.level);
+                    self.check_huge((vpn, slot.level), leaf, vma, counts).map(|what| match what {
                         Some(Rss::Huge) => nr_huge += nr,
                         Some(Rss::Anon) => nr_anon += nr,
                         Some(_) => nr_shmem += nr,
@@ -369,8 +369,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             counts[child.0 as usize] += 1;
             let vma =
                 self.tree(&self.sole_writer()).next(span.start).map(|f| f.vma).filter(|v| v.range.overlaps(&span));
-            // Pages of a pool have no leaf tables.
-            let is_of_use = |vma: &Vma| level > 1 || self.vm.pool_of_vma(vma).is_none();
+            // I58: pages of a pool have entries, not tables.
+            let is_of_use = |vma: &Vma| self.vm.nr_pages_per_page(vma) < span.nr_pages();
             below = if !vma.as_ref().is_some_and(is_of_use) {
                 Err(Broken::UselessTable(span.start.addr()))
             } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {

@@ -206,6 +206,13 @@ pub unsafe trait Machine: Sized + Sync {
         true
     }
 
+    /// The highest level of the page tables whose entries this processor takes for leaves: at most what the
+    /// [`Format`] has ([`TOP_LEAF`](Format::TOP_LEAF)), and at least 1. Not every x86-64 processor has entries of
+    /// 1 GiB.
+    fn top_leaf(&self) -> u8 {
+        Self::Format::TOP_LEAF
+    }
+
     /// Whether the core may use vector registers beyond those that the compiler uses for this
     /// target anyway: `false` if they contain a program's state that is not saved, as in most
     /// kernels (I42).

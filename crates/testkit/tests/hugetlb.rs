@@ -8,6 +8,10 @@ mod common;
 mod descs;
 #[path = "hugetlb/entries.rs"]
 mod entries;
+#[path = "hugetlb/gib.rs"]
+mod gib;
+#[path = "hugetlb/gib_private.rs"]
+mod gib_private;
 #[path = "hugetlb/locks.rs"]
 mod locks;
 #[path = "hugetlb/private.rs"]

@@ -66,6 +66,9 @@ unsafe impl Machine for Kernel {
     fn nr_cpus(&self) -> usize {
         cpu::nr_cpus()
     }
+    fn top_leaf(&self) -> u8 {
+        if cpu::has_entries_of_1_gib() { 2 } else { 1 }
+    }
     #[inline(always)]
     fn this_cpu(&self) -> CpuId {
         CpuId(cpu::index() as u16)

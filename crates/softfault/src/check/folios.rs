@@ -1,7 +1,7 @@
 //! I45 at rest: every tail belongs to a folio of an object, and every folio has its tails.
 
 use super::Broken;
-use crate::addr::{Order, Pfn};
+use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -21,7 +21,7 @@ impl<M: Machine> Vm<M> {
         let state = self.frames.desc(head).state();
         match state.kind() {
             FrameKind::Shared => state.order().nr_pages(),
-            FrameKind::Anon if self.frames.is_of_pool(head) => Order::PMD.nr_pages(),
+            FrameKind::Anon => self.pool_of(head).map_or(0, |pool| pool.order().nr_pages()),
             _ => 0,
         }
     }

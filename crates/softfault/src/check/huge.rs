@@ -3,7 +3,7 @@
 use super::Broken;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights, Vpn};
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
 use crate::mem;
 use crate::space::AddressSpace;
@@ -11,7 +11,7 @@ use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::sync::Word;
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, huge_order, order_of, span_of};
 use crate::table::pmd;
 use crate::table::walk;
 
@@ -29,17 +29,22 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// counts it. Gives what its pages count as, if they do. Of a page of a pool there is no deposit.
     pub(super) fn check_huge(
         &self,
-        vpn: Vpn,
+        (vpn, level): (Vpn, u8),
         leaf: Leaf,
         vma: Option<Vma>,
         counts: &mut [u32],
     ) -> Result<Option<Rss>, Broken> {
-        let span_end = Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES);
+        let span_end = Vpn(vpn.0 + span_of::<M::Format>(level));
         let Some(vma) = vma.filter(|vma| span_end <= vma.range.end) else { return Err(Broken::OutsideVma(vpn.addr())) };
         let allowed = vma.flags.rights();
         let readable = if allowed.is_empty() { allowed } else { allowed | Rights::READ };
         if !(leaf.rights - readable).is_empty() {
             return Err(Broken::TooManyRights(vpn.addr()));
+        }
+        // I58: a page of a pool has one entry, and other pages have none above level 1.
+        let pool = self.vm.pool_of(leaf.pfn);
+        if pool.map_or(huge_order::<M::Format>(), PoolId::order) != order_of::<M::Format>(level) {
+            return Err(Broken::BadFrame(leaf.pfn));
         }
         if self.vm.is_huge_zero(leaf.pfn) {
             let writable = leaf.rights.contains(Rights::WRITE);

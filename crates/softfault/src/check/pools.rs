@@ -13,10 +13,16 @@ impl<M: Machine> Vm<M> {
         if self.hugetlb_mutexes.iter().any(|mutex| !mutex.is_free()) {
             return Err(Broken::HugetlbMutex);
         }
-        let of_spaces: u64 = spaces.iter().map(|space| space.nr_claims_at_rest(&mut |_| true)).sum();
-        let of_pages: u64 = self.frames.numbers().map(|pfn| self.nr_claims_of_page(pfn)).sum();
-        let nr_private = |pool| if pool == PoolId::Of2M { of_spaces + of_pages } else { 0 };
-        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private(pool)))?;
+        let mut nr_private = [0; PoolId::ALL.len()];
+        for space in spaces {
+            space.for_each_claims_at_rest(&mut |_, pool, nr| nr_private[pool as usize] += nr);
+        }
+        for pfn in self.frames.numbers() {
+            if let Some(pool) = self.pool_of(pfn) {
+                nr_private[pool as usize] += self.nr_claims_of_page(pfn);
+            }
+        }
+        PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private[pool as usize]))?;
         self.subpools().try_for_each(|id| self.check_subpool(id, spaces))
     }
 
@@ -70,8 +76,12 @@ impl<M: Machine> Vm<M> {
         let nr_pages = its_pages().count() as u64;
         // I61: of private mappings of its objects, and of private pages that several entries name.
         let of_pages: u64 = its_pages().map(|b| self.nr_claims_of_page(b.first_frame())).sum();
-        let is_its = &mut |object| self.object_subpool(object) == Some(id);
-        let nr_private = of_pages + spaces.iter().map(|space| space.nr_claims_at_rest(is_its)).sum::<u64>();
+        let mut nr_private = of_pages;
+        for space in spaces {
+            space.for_each_claims_at_rest(&mut |object, _, nr| {
+                nr_private += if self.object_subpool(object) == Some(id) { nr } else { 0 };
+            });
+        }
         let objects = || self.objects_of(data.pool()).filter(|object| self.object_subpool(*object) == Some(id));
         let nr_reserved: u64 = objects().map(|object| self.nr_reserved_of(object)).sum();
         let used = data.used.get();
@@ -100,13 +110,10 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Claims of private mappings of those objects.
-    fn nr_claims_at_rest(&self, is_wanted: &mut dyn FnMut(ObjectId) -> bool) -> u64 {
-        let (writer, mut nr) = (&self.sole_writer(), 0);
-        self.for_each_claims(writer, &self.tree(writer).snapshot(), Self::user_range(), &mut |object, more| {
-            nr += if is_wanted(object) { more } else { 0 };
-        });
-        nr
+    /// The claims of private mappings, with their objects and pools.
+    fn for_each_claims_at_rest(&self, f: &mut dyn FnMut(ObjectId, PoolId, u64)) {
+        let writer = &self.sole_writer();
+        self.for_each_claims(writer, &self.tree(writer).snapshot(), Self::user_range(), f);
     }
 }
 

@@ -47,8 +47,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        if hole.slot.level == 1 && found.object() != ObjectId::NONE && self.vm.object_pool(found.object()).is_some() {
-            // Such mappings have no leaf tables (`space/pools.rs`).
+        if found.object() != ObjectId::NONE
+            && let Some(pool) = self.vm.object_pool(found.object())
+            && pool.order() == hole.order()
+        {
+            // Such mappings have no tables below (`space/pools.rs`).
             if found.is_private() {
                 return self.fill_private_of_pool(fault, hole, prealloc);
             }

@@ -15,8 +15,7 @@ use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, Order, Pfn};
-use crate::clear;
+use crate::addr::{Access, Pfn};
 use crate::frame::{Claim, PoolId, SubpoolId};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
@@ -49,6 +48,7 @@ pub(crate) struct PoolFill<'vm, M: Machine> {
     pmd: PmdSlot<'vm, M::Format>,
     origin: Origin,
     claim: Claim,
+    pool: PoolId,
     /// That of the object, which counts the page.
     subpool: Option<SubpoolId>,
     /// The new entry, but for its frame.
@@ -103,10 +103,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> PoolFill<'vm, M> {
         let Fault { request, found, .. } = *fault;
         let dirty = !matches!(origin, Origin::Zeroes) || request.access() == Access::Write;
+        let pool = PoolId::of(pmd.order()).expect("I58: an entry covers one page of the pool");
         let subpool = self.vm.object_subpool(found.object());
         let leaf = Leaf { pfn: self.vm.frames.zero, rights: found.entry_rights(), accessed: true, dirty };
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
-        PoolFill { pmd, origin, claim, subpool, leaf, index: found.index_of(pmd.base), sub_page }
+        PoolFill { pmd, origin, claim, pool, subpool, leaf, index: found.index_of(pmd.base), sub_page }
     }
 }
 
@@ -117,28 +118,29 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
     pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Result<FaultDone, FaultError> {
         let vm = space.vm;
         self.leave_old(space);
-        let pfn = vm.take_in(self.subpool, PoolId::Of2M, self.claim).map_err(|refused| {
+        let (pool, nr_pages) = (self.pool, self.pmd.nr_pages());
+        let pfn = vm.take_in(self.subpool, pool, self.claim).map_err(|refused| {
             self.pmd.slot.resolve(self.origin.before());
             FaultError::from(refused)
         })?;
         match self.origin {
-            Origin::Zeroes => vm.zero_blocks(pfn, Order::PMD, self.sub_page.into()),
-            Origin::Private(from) => self.copy(vm, pfn, from),
-            Origin::Object(from, _) => copy_of_object(vm, pfn, from.pfn),
+            Origin::Zeroes => vm.zero_blocks(pfn, pool.order(), self.sub_page.into()),
+            Origin::Private(from) => vm.copy_blocks(pfn, from.pfn, pool.order(), self.sub_page.into()),
+            Origin::Object(from, _) => vm.copy_stored_to(pfn, from.pfn, nr_pages),
         }
-        vm.make_pool_page(pfn, space.family, self.index);
+        vm.make_pool_page(pool, pfn, space.family, self.index);
         self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn, ..self.leaf }));
         let here = space.here();
         match self.origin {
             Origin::Zeroes => {
-                here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
+                here.rss.add(Rss::Anon, nr_pages);
                 here.count_done(Event::HugetlbPrivate);
                 return Ok(FaultDone::Huge);
             }
             Origin::Private(from) => vm.end_copy_of(from.pfn),
             Origin::Object(_, shown) => {
-                here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
-                let nr_less = if shown == Shown::Yes { Vm::<M>::NR_SUB_FRAMES } else { 0 };
+                here.rss.add(Rss::Anon, nr_pages);
+                let nr_less = if shown == Shown::Yes { nr_pages } else { 0 };
                 here.rss.add(Rss::Shmem, nr_less.wrapping_neg());
             }
         }
@@ -157,19 +159,15 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
             space.wait_after_shootdown();
         }
     }
-
-    fn copy(&self, vm: &Vm<M>, to: Pfn, from: Leaf) {
-        let (order, hint) = (Order::PMD, Some(u64::from(self.sub_page)));
-        // No frame here is known to be bad, so the copy has nobody to ask.
-        let _ = clear::copy_folio(&vm.machine, to, from.pfn, order, hint, vm.clear_order(order), &mut |_| Ok(()));
-    }
 }
 
-/// Copies the object's page, to which others may be storing.
-fn copy_of_object<M: Machine>(vm: &Vm<M>, to: Pfn, from: Pfn) {
-    let mut pace = Pace::new(&vm.machine);
-    for i in 0..Vm::<M>::NR_SUB_FRAMES as u32 {
-        pace.page();
-        program::copy_frame(&vm.machine, Pfn(to.0 + i), Pfn(from.0 + i));
+impl<M: Machine> Vm<M> {
+    /// Copies a page to which others may be storing.
+    pub(crate) fn copy_stored_to(&self, to: Pfn, from: Pfn, nr_pages: u64) {
+        let mut pace = Pace::new(&self.machine);
+        for i in 0..nr_pages as u32 {
+            pace.page();
+            program::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i));
+        }
     }
 }

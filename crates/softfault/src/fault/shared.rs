@@ -16,10 +16,10 @@ use crate::source::fill_large::is_large;
 use crate::source::object_slot::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
+use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
-use crate::space::{AddressSpace, Vm};
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, span_of};
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
@@ -233,7 +233,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // A store to a file was noted just now.
         let rights = if dirty { found.entry_rights() } else { found.object_rights() };
         let is_huge = slot.level > 0;
-        let nr_pages = if is_huge { Vm::<M>::NR_SUB_FRAMES } else { 1 };
+        let nr_pages = if is_huge { span_of::<M::Format>(slot.level) } else { 1 };
         let pfn = Pfn(frame.pfn.0 & !(nr_pages as u32 - 1));
         let leaf = Leaf { pfn, rights, accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {

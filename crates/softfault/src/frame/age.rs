@@ -17,11 +17,13 @@
 //!
 //! Locks on entry: none.
 
-use super::Frames;
 use super::block::age::Noted;
 use super::generations::{Generation, OLDEST_AGE};
 use super::runs::BLOCK_WORDS;
-use crate::addr::{BlockId, Pfn};
+use super::{Frames, Memory};
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::sync;
 use crate::table::format::Leaf;
 
@@ -125,6 +127,21 @@ impl Frames {
             return 0;
         }
         used & (age..=OLDEST_AGE).fold(0, |idle, age| idle | block.of_generation(w, state.of_age(age)))
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// As [`note_mapping_used`](Frames::note_mapping_used), outside sections: answers other CPUs between the blocks of a
+    /// larger page.
+    pub(crate) fn note_entry_used(&self, first: Pfn, nr: u64) {
+        if nr <= BLOCK_FRAMES {
+            return self.frames.note_mapping_used(first, nr);
+        }
+        let mut pace = Pace::new(&self.machine);
+        for at in (0..nr).step_by(BLOCK_FRAMES as usize) {
+            pace.page();
+            self.frames.note_run_used(Pfn(first.0 + at as u32), BLOCK_FRAMES);
+        }
     }
 }
 

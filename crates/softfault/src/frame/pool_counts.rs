@@ -136,6 +136,11 @@ impl<M: Machine> Memory<M> {
         PoolId::of(self.frames.blocks.at(crate::addr::BlockId::of(pfn)).pool_order()?)
     }
 
+    /// Returns the pool of a page that is known to be of one. As [`pool_of`](Self::pool_of).
+    pub(crate) fn pool_of_page(&self, first: Pfn) -> PoolId {
+        self.pool_of(first).expect("I57: a page stays in its pool while it is used")
+    }
+
     pub(crate) fn pool(&self, pool: PoolId) -> &Pool {
         &self.frames.pools[pool as usize]
     }

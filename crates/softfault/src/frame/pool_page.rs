@@ -1,4 +1,4 @@
-//! A page of a pool of 2 MiB that is private memory: its head's descriptor counts entries and pins, as that of a small page.
+//! A page of a pool that is private memory: its head's descriptor counts entries and pins, as that of a small page.
 //!
 //! ```text
 //! n entries   n - 1 claims to pages of the pool: each entry but the last can be given a page of its own
@@ -21,7 +21,7 @@
 
 use super::desc::{FrameKind, FrameState, MAP_ONE, MAPPED, MapsFull};
 use super::{Claim, FrameDesc, Memory, PoolId};
-use crate::addr::{BlockId, Order, Pfn};
+use crate::addr::Pfn;
 use crate::machine::Machine;
 use crate::sync::Ordering;
 
@@ -81,8 +81,8 @@ impl FrameDesc {
 
 impl<M: Machine> Memory<M> {
     /// Makes a page of the pool that the caller owns alone private, with one entry. The store of that entry publishes this.
-    pub(crate) fn make_pool_page(&self, first: Pfn, family: u64, index: u64) {
-        self.set_tails(first, Order::PMD);
+    pub(crate) fn make_pool_page(&self, pool: PoolId, first: Pfn, family: u64, index: u64) {
+        self.set_tails(first, pool.order());
         self.frames.desc(first).assign(FrameKind::Anon, 1, family, index);
     }
 
@@ -108,6 +108,7 @@ impl<M: Machine> Memory<M> {
     /// `false` if it has none: the page stays with its pins, and the pool has no other.
     pub(crate) fn drop_pool_page(&self, first: Pfn, then: Claim) -> bool {
         let (desc, subpool) = (self.frames.desc(first), self.subpool_of(first));
+        let pool = self.pool_of_page(first);
         let mut seen = desc.state();
         loop {
             debug_assert!(seen.nr_maps() > 0, "I59: an entry is counted");
@@ -125,13 +126,13 @@ impl<M: Machine> Memory<M> {
         if seen.nr_maps() > 1 {
             // One of the claims of the page becomes that of the place, or nobody's.
             if then == Claim::Nothing {
-                self.unreserve_in(subpool, PoolId::Of2M, 1);
+                self.unreserve_in(subpool, pool, 1);
             }
             return true;
         }
         if seen.pins() > 0 {
             // The last pin frees it.
-            return then == Claim::Nothing || self.reserve_in(subpool, PoolId::Of2M, 1).is_ok();
+            return then == Claim::Nothing || self.reserve_in(subpool, pool, 1).is_ok();
         }
         self.free_pool_page(first, then);
         true
@@ -144,14 +145,15 @@ impl<M: Machine> Memory<M> {
 
     /// A private page of a pool that the caller owns alone is free in the pool, with a claim to it or without.
     pub(crate) fn free_pool_page(&self, first: Pfn, then: Claim) {
+        let pool = self.pool_of_page(first);
         self.frames.desc(first).clear();
-        self.frames.blocks.at(BlockId::of(first)).tails.clear_all();
+        self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).tails.clear_all());
         if then == Claim::Nothing {
-            return self.put_in(PoolId::Of2M, first);
+            return self.put_in(pool, first);
         }
         // The claim stays counted in it.
         self.forget_subpool(first);
-        self.pool_soil(PoolId::Of2M, first);
-        self.pool_put(PoolId::Of2M, first);
+        self.pool_soil(pool, first);
+        self.pool_put(pool, first);
     }
 }

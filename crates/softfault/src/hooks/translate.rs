@@ -4,7 +4,7 @@ use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::ops::Translation;
-use crate::table::format::huge_order;
+use crate::table::format::order_of;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// What the address translates to: the number means nothing as soon as anybody else
@@ -22,7 +22,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let section = self.section();
         let mapped = self.mapped(section.inside(), vpn)?;
-        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        let order = order_of::<M::Format>(mapped.slot.level);
         Some((mapped.leaf.pfn, order))
     }
 }

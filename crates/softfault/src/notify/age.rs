@@ -84,7 +84,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
         let notice = Notice::Young { range: whole, clear: self.accessed == Accessed::Clear };
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
         if by_others && self.accessed == Accessed::Clear {
-            self.space.vm.frames.note_mapping_used(pfn, whole.nr_pages());
+            self.space.vm.note_entry_used(pfn, whole.nr_pages());
         }
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
@@ -98,7 +98,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
                 Entry::Leaf(leaf) if self.accessed == Accessed::Keep => return Use::Young(leaf.pfn),
                 Entry::Leaf(leaf) => {
                     // Before the bit goes: the age tells of the use from now on.
-                    self.space.vm.frames.note_mapping_used(leaf.pfn, nr_pages);
+                    self.space.vm.note_entry_used(leaf.pfn, nr_pages);
                     if self.space.forget_accessed(self.space.section().inside(), slot, seen).is_ok() {
                         return Use::Young(leaf.pfn);
                     }

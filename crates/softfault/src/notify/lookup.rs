@@ -2,13 +2,13 @@
 
 use super::tell::is_under_way;
 use crate::account::Event;
-use crate::addr::{Order, PageRange, Vpn};
+use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::ops::Translation;
 use crate::sync::{self, Ordering};
-use crate::table::format::{Leaf, huge_order};
+use crate::table::format::{Leaf, order_of};
 use core::marker::PhantomData;
 
 /// What gives the right to look pages up in one space. Given back by
@@ -134,7 +134,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let section = self.section();
         let mapped = self.mapped(section.inside(), vpn)?;
         let Leaf { pfn, rights, .. } = mapped.leaf;
-        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        let order = order_of::<M::Format>(mapped.slot.level);
         (!rights.is_empty()).then_some(Translation { pfn, rights, order })
     }
 }

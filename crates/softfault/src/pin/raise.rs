@@ -84,7 +84,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                     return Tried::NotYet;
                 }
                 return match raise_locked(inside, pmd.slot, seen, desc) {
-                    Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                    Tried::Pinned(..) => Tried::Pinned(pfn, pmd.order()),
                     tried => tried,
                 };
             }
@@ -94,7 +94,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 return Tried::NotYet;
             }
             return match raise(inside, pmd.slot, seen, leaf, desc, access) {
-                Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                Tried::Pinned(..) => Tried::Pinned(pfn, pmd.order()),
                 tried => tried,
             };
         }
@@ -104,7 +104,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if leaf.rights.contains(Rights::WRITE) {
             folio.note_pin();
             return match raise(inside, pmd.slot, seen, leaf, desc, access) {
-                Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                Tried::Pinned(..) => Tried::Pinned(pfn, pmd.order()),
                 tried => tried,
             };
         }
@@ -112,7 +112,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         // No other entry can come while the only one is locked.
         let tried = if self.vm.folio_is_exclusive(leaf.pfn) {
             folio.note_pin();
-            desc.pin_raise().map_or(Tried::Full, |_| Tried::Pinned(pfn, Order::PMD))
+            desc.pin_raise().map_or(Tried::Full, |_| Tried::Pinned(pfn, pmd.order()))
         } else {
             Tried::NotYet
         };

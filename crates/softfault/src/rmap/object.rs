@@ -212,10 +212,11 @@ impl<M: Machine> Removal<'_, '_, M> {
         Chunked::Taken(chunk, next)
     }
 
-    /// Takes an entry of level 1, which maps a page of a pool or a private folio.
+    /// Takes an entry above the leaf tables, which maps a page of a pool or a private folio.
     fn take_huge(&self, inside: InSection<'_>, pmd: PmdSlot<'_, M::Format>) -> Chunked {
         let Some(is_taken) = self.take(inside, pmd.slot, pmd.base) else { return Chunked::Owned };
-        let chunk = Chunk { table: pmd.table, level: 1, first: pmd.base, taken: u64::from(is_taken) };
+        let level = pmd.slot.level;
+        let chunk = Chunk { table: pmd.table, level, first: pmd.base, taken: u64::from(is_taken) };
         Chunked::Taken(chunk, pmd.span().end)
     }
 

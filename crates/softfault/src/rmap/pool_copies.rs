@@ -1,5 +1,5 @@
-//! Drops private copies of pages of a pool that lie beyond the end of their object: the part of `copies.rs` for entries of
-//! level 1.
+//! Drops private copies of pages of a pool that lie beyond the end of their object: the part of `copies.rs` for entries above
+//! the leaf tables.
 //!
 //! ```text
 //! take     in the section that has found the VMA: a private page ─▶ Busy
@@ -16,9 +16,9 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Claim, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::section::InSection;
+use crate::space::AddressSpace;
 use crate::space::pools::has_claims;
 use crate::space::vma::Vma;
-use crate::space::{AddressSpace, Vm};
 use crate::table::format::{Entry, Format};
 use crate::table::place::PmdSlot;
 
@@ -69,7 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // The page first: a CPU that finds the entry empty may want it.
         let has_left = self.vm.drop_pool_page(page, then);
         pmd.slot.resolve(if has_left { Entry::None } else { Entry::Poison });
-        self.charge(Rss::Anon, -(Vm::<M>::NR_SUB_FRAMES as i64));
-        self.vm.count(Event::Unmapped, Vm::<M>::NR_SUB_FRAMES);
+        self.charge(Rss::Anon, -(pmd.nr_pages() as i64));
+        self.vm.count(Event::Unmapped, pmd.nr_pages());
     }
 }

@@ -1,6 +1,7 @@
-//! Mappings of pages of a pool (`frame/pool.rs`): they consist of whole huge pages, and have entries of level 1 only.
+//! Mappings of pages of a pool (`frame/pool.rs`): they consist of whole huge pages, and each page has one entry: of level 1 for
+//! 2 MiB, of level 2 for 1 GiB.
 //!
-//! No leaf table is ever below such a mapping. A fault makes none, the calls below refuse to cut a page, guards are
+//! No table of a lower level is ever below such a mapping. A fault makes none, the calls below refuse to cut a page, guards are
 //! refused, and a mapping that replaces others removes their tables first. So an entry of a page of a pool is never split,
 //! and has no deposit.
 //!
@@ -34,6 +35,11 @@ impl<M: Machine> Vm<M> {
         if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) }
     }
 
+    /// The pool of a private mapping's pages.
+    pub(crate) fn private_pool_of_vma(&self, vma: &Vma) -> Option<PoolId> {
+        if vma.is_private() { self.pool_of_vma(vma) } else { None }
+    }
+
     /// Number of base pages in a page of the mapping.
     pub(crate) fn nr_pages_per_page(&self, vma: &Vma) -> u64 {
         self.pool_of_vma(vma).map_or(1, |pool| pool.order().nr_pages())
@@ -46,21 +52,23 @@ pub(crate) fn has_claims(vma: &Vma) -> bool {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Calls `f` with the object of each private mapping in the range that has claims, and their number. Of a tree that faults
-    /// do not find any more.
+    /// Calls `f` with the object and the pool of each private mapping in the range that has claims, and their number. Of a tree
+    /// that faults do not find any more.
     pub(crate) fn for_each_claims(
         &self,
         writer: &Writer<'_, M>,
         tree: &Snapshot<'_, M>,
         range: PageRange,
-        f: &mut dyn FnMut(ObjectId, u64),
+        f: &mut dyn FnMut(ObjectId, PoolId, u64),
     ) {
         if !self.maps_pools() {
             return;
         }
         let _ = tree.for_each(range, &mut |vma| {
-            if has_claims(&vma) && self.vm.pool_of_vma(&vma).is_some() {
-                f(vma.object, self.nr_claims_of(writer, vma.range.intersect(&range)));
+            if has_claims(&vma)
+                && let Some(pool) = self.vm.pool_of_vma(&vma)
+            {
+                f(vma.object, pool, self.nr_claims_of(writer, pool, vma.range.intersect(&range)));
             }
             ControlFlow::Continue(())
         });
@@ -68,14 +76,14 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Ends the claims of private mappings in the range, whose entries are about to be removed.
     pub(crate) fn end_claims_in(&self, writer: &Writer<'_, M>, tree: &Snapshot<'_, M>, range: PageRange) {
-        self.for_each_claims(writer, tree, range, &mut |object, nr| {
-            self.vm.unreserve_in(self.vm.object_subpool(object), PoolId::Of2M, nr);
+        self.for_each_claims(writer, tree, range, &mut |object, pool, nr| {
+            self.vm.unreserve_in(self.vm.object_subpool(object), pool, nr);
         });
     }
 
     /// Whether it is a private mapping of a pool's pages.
     pub(crate) fn is_private_of_pool(&self, vma: &Vma) -> bool {
-        vma.is_private() && self.vm.pool_of_vma(vma).is_some()
+        self.vm.private_pool_of_vma(vma).is_some()
     }
 
     /// Whether a private mapping of a pool lies in the range.
@@ -88,9 +96,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.tree(writer).for_each(range, &mut |vma| found(vma)).is_break()
     }
 
-    /// Number of entries for pages of 2 MiB that are claims. Waits for those who own one.
-    fn nr_claims_of(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
-        let mut nr = range.nr_pages() / Vm::<M>::NR_SUB_FRAMES;
+    /// Number of entries for pages of the pool that are claims. Waits for those who own one.
+    fn nr_claims_of(&self, writer: &Writer<'_, M>, pool: PoolId, range: PageRange) -> u64 {
+        let mut nr = range.nr_pages() / pool.order().nr_pages();
         self.for_each_entry(writer, range, &mut |_, slot| {
             nr -= u64::from(!self.is_claim(slot));
             Next::GoOn

@@ -38,12 +38,13 @@ struct Sink<'a, M: Machine> {
 impl<M: Machine> Sink<'_, M> {
     /// A page of a pool has no deposit. The object's slot owns its own.
     fn of_pool(&mut self, leaf: Leaf) -> Entry {
+        let nr_pages = self.vm.pool_of_page(leaf.pfn).order().nr_pages();
         if self.vm.frames.desc(leaf.pfn).state().kind() != FrameKind::Anon {
-            self.nr_shmem += Vm::<M>::NR_SUB_FRAMES;
+            self.nr_shmem += nr_pages;
             self.vm.frames.note_removed(&leaf);
             return Entry::None;
         }
-        self.nr_anon += Vm::<M>::NR_SUB_FRAMES;
+        self.nr_anon += nr_pages;
         if self.vm.drop_pool_page(leaf.pfn, self.then) { Entry::None } else { Entry::Poison }
     }
 }

@@ -9,12 +9,12 @@
 //! entry: none, no section.
 
 use super::{Active, AddressSpace};
-use crate::addr::{Access, Order, Pfn, Rights, Vpn};
+use crate::addr::{Access, Pfn, Rights, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::program;
 use crate::space::ops::Translation;
-use crate::table::format::huge_order;
+use crate::table::format::order_of;
 use crate::table::walk::{self, Mapped};
 use core::fmt;
 use core::marker::PhantomData;
@@ -198,7 +198,7 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         }
         let is_dirty = leaf.dirty || access == Access::Write;
         let rights = if is_dirty { leaf.rights } else { leaf.rights - Rights::WRITE };
-        let order = if slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        let order = order_of::<M::Format>(slot.level);
         Some(Walked { translation: Translation { pfn: leaf.pfn, rights, order }, stamp })
     }
 

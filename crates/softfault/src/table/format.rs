@@ -101,11 +101,15 @@ pub enum Kept {
 ///   are cleared. An access that the hardware permits leaves its trace: the leaf is
 ///   accessed, and dirty after a store. Hardware that leaves none faults instead.
 /// - I38: `LEVELS` is at least 2; a table has at most 512 entries; the levels translate
-///   all of `USER_PAGES`. All functions are pure and do not panic.
+///   all of `USER_PAGES`. Leaves are at levels from 0 to `TOP_LEAF`, which is at least 1 and
+///   below `LEVELS`. All functions are pure and do not panic.
 #[allow(unsafe_code)] // what the implementor promises
 pub unsafe trait Format: 'static {
     /// Number of levels.
     const LEVELS: u8;
+    /// The highest level whose entries may be leaves. Only pages of a pool of huge pages have entries above
+    /// level 1.
+    const TOP_LEAF: u8;
     /// log2 of the entries of a table; at most 9.
     const INDEX_BITS: u32;
     /// Number of base pages in the user part of the address space.
@@ -177,6 +181,11 @@ pub fn index_of<F: Format>(vpn: u64, level: u8) -> usize {
 /// The order of a mapping by an entry of level 1: what a leaf table maps.
 pub const fn huge_order<F: Format>() -> Order {
     Order(F::INDEX_BITS as u8)
+}
+
+/// The order of a mapping by an entry of `level`.
+pub const fn order_of<F: Format>(level: u8) -> Order {
+    Order(F::INDEX_BITS as u8 * level)
 }
 
 /// Base pages that one entry of `level` covers.

@@ -151,20 +151,21 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         }
     }
 
-    /// The entry of level 1 over `vpn`, in a table that has a twin: for a huge mapping that moves
-    /// there. `None` if the reserve is too small or the entry is not empty.
+    /// The entry of that level, above 0, over `vpn`, for a huge mapping that moves there: of level 1 in a table that has a
+    /// twin. `None` if the reserve is too small or the entry is not empty.
     pub(crate) fn pmd_for(
         &mut self,
         root: Pfn,
         space: Pfn,
-        vpn: Vpn,
+        (vpn, level): (Vpn, u8),
         kept: impl KeepsTables,
     ) -> Option<PmdSlot<'vm, M::Format>> {
         loop {
             match walk::walk(&self.vm.machine, root, vpn, kept) {
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Huge(_) => return None,
-                Walk::Hole(hole) if hole.slot.level > 1 => self.fill_hole(space, hole.slot)?,
+                Walk::Hole(hole) if hole.slot.level > level => self.fill_hole(space, hole.slot)?,
+                Walk::Hole(hole) if level > 1 => return Some(hole),
                 Walk::Hole(hole) => {
                     if self.vm.frames.twin(hole.table).is_some() {
                         return Some(hole);

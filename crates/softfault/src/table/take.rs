@@ -314,9 +314,7 @@ fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut
                 Entry::None => Next::GoOn,
                 Entry::Table(table) if at.level == 1 => f(Part::Table(table, span.intersect(&range))),
                 Entry::Table(table) => visit_in(machine, at.below(table, span), range, f),
-                _ if at.level == 1 => f(Part::Huge(at.pmd(slot, span))),
-                // Above level 1 there are only tables.
-                _ => Next::GoOn,
+                _ => f(Part::Huge(at.pmd(slot, span))),
             };
             if next != Next::Again {
                 return;

@@ -78,6 +78,7 @@ pub struct Vmsa48;
 // SAFETY: I32 to I38: tested by `conformance::check` against a walk as the Arm ARM has it.
 unsafe impl Format for Vmsa48 {
     const LEVELS: u8 = 4;
+    const TOP_LEAF: u8 = 2;
     const INDEX_BITS: u32 = 9;
     const USER_PAGES: u64 = 1 << (48 - 12);
     const LOCK: u64 = LOCK;

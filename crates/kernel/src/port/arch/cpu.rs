@@ -103,6 +103,13 @@ pub fn init(index: usize) -> Result<(), MissingFeatures> {
     Ok(())
 }
 
+/// Whether an entry of level 2 may map 1 GiB.
+pub fn has_entries_of_1_gib() -> bool {
+    const PAGE_1GB: u32 = 1 << 26;
+    let most = core::arch::x86_64::__cpuid(0x8000_0000).eax;
+    most >= 0x8000_0001 && core::arch::x86_64::__cpuid(0x8000_0001).edx & PAGE_1GB != 0
+}
+
 /// Waits for an interrupt: with [`init`] done the one place where the kernel
 /// has interrupts on. The caller holds no lock and is in no section.
 pub fn halt_once() {

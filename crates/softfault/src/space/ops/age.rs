@@ -23,7 +23,7 @@ use crate::machine::{Machine, Tick};
 use crate::notify::notice::Notice;
 use crate::pace::{self, Pace};
 use crate::section::InSection;
-use crate::space::{AddressSpace, Vm};
+use crate::space::AddressSpace;
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Format, Leaf, span_of};
 use crate::table::place::PmdSlot;
@@ -139,7 +139,7 @@ impl<M: Machine> Step<'_, '_, M> {
         let loaded = pmd.slot.load();
         if let Entry::Leaf(leaf) = pmd.slot.seen(loaded).entry {
             if self.is_young(&leaf, pmd.span()) && !vm.is_huge_zero(leaf.pfn) {
-                vm.frames.note_run_used(leaf.pfn, Vm::<M>::NR_SUB_FRAMES);
+                vm.note_entry_used(leaf.pfn, pmd.nr_pages());
             }
             if leaf.accessed {
                 self.forget(self.space.section().inside(), pmd.slot, loaded);

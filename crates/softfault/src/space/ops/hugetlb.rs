@@ -28,7 +28,7 @@ use crate::source::reserved::ReserveRefusal;
 use crate::space::Vm;
 use crate::space::edit::Nodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::format::{Format, huge_order};
+use crate::table::format;
 
 op_error! {
     /// Why a pool of huge pages did nothing.
@@ -269,20 +269,20 @@ pub(super) fn new_object(size_bytes: u64, order: Order, subpool: Option<SubpoolI
     NewObject { size_bytes, orders: FolioOrders::only(order), from: PagesFrom::Pool(subpool) }
 }
 
-/// Whether a mapping of pages of that order may be private: one entry has to show a page.
-pub(super) fn may_be_private<F: Format>(order: Order) -> Result<(), MmapError> {
-    if order == Order::PMD && huge_order::<F>() == order { Ok(()) } else { Err(MmapError::PrivateHugetlb) }
+/// Whether pages of that order can be mapped: one entry has to show a page.
+pub(super) fn has_entries_of<M: Machine>(machine: &M, order: Order) -> Result<(), MmapError> {
+    let is_one = |level| format::order_of::<M::Format>(level) == order;
+    if (1..=machine.top_leaf()).any(is_one) { Ok(()) } else { Err(MmapError::NoEntriesOfSize) }
 }
 
-/// Returns the length of an anonymous mapping of huge pages, in bytes. Private ones have pages of 2 MiB.
-pub(super) fn huge_len<F: Format>(addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
+/// Returns the length of an anonymous mapping of huge pages, in bytes.
+pub(super) fn huge_len<M: Machine>(machine: &M, addr: u64, len: u64, flags: MapFlags) -> Result<u64, MmapError> {
     let order = order_of(flags).ok_or(MmapError::NoPool)?;
     let bytes = order.nr_pages() * PAGE_SIZE;
-    match flags.map_type() {
-        MapType::Private if flags.contains(MapFlags::GROWSDOWN) => return Err(MmapError::BadFlags),
-        MapType::Private => may_be_private::<F>(order)?,
-        _ => {}
+    if flags.map_type() == MapType::Private && flags.contains(MapFlags::GROWSDOWN) {
+        return Err(MmapError::BadFlags);
     }
+    has_entries_of(machine, order)?;
     if flags.is_fixed() && !addr.is_multiple_of(bytes) {
         return Err(MmapError::NotHugePages);
     }

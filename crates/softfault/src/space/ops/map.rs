@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none. Takes the writer lock.
 
-use super::hugetlb::{huge_len, may_be_private, new_object, order_of};
+use super::hugetlb::{has_entries_of, huge_len, new_object, order_of};
 use super::mmap_error::MmapError;
 use super::object_part::ObjectPart;
 use super::unmap::MunmapError;
@@ -59,7 +59,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
-        let len = if flags.contains(MapFlags::HUGETLB) { huge_len::<M::Format>(addr, len, flags)? } else { len };
+        let len = if flags.contains(MapFlags::HUGETLB) { huge_len(&self.vm.machine, addr, len, flags)? } else { len };
         self.map_checked(addr, len, prot, flags, None)
     }
 
@@ -133,9 +133,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(pool) = self.vm.object_pool(part.object.id) {
             let bytes = pool.order().nr_pages() * PAGE_SIZE;
             let addr = if flags.is_fixed() { addr } else { 0 };
-            if is_private {
-                may_be_private::<M::Format>(pool.order())?;
-            }
+            has_entries_of(&self.vm.machine, pool.order())?;
             if ![part.offset_bytes, len, addr].iter().all(|at| at.is_multiple_of(bytes)) {
                 return Err(MmapError::NotHugePages);
             }
@@ -367,7 +365,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
         let before = self.tree(writer).snapshot();
         let (retired, second) = edits.publish_first();
-        // Tables stay: the new mapping will need them, unless it has entries of level 1 only.
+        // Tables stay: the new mapping will need them, unless it has entries above level 0 only.
         let is_of_pool = self.vm.pool_of_vma(&vma).is_some();
         let kept = Removal::keeping_tables(vma.range, Guards::Remove);
         let removal = if is_of_pool { Removal { free_inside: vma.range, ..kept } } else { kept };

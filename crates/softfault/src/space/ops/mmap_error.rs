@@ -29,7 +29,7 @@ op_error! {
         NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has too few huge pages",
         SubpoolFull: ENOMEM = "object: its subpool may have no more huge pages",
         NoPool: EINVAL = "flags: MAP_HUGETLB: there is no pool of that size",
-        PrivateHugetlb: EINVAL = "flags: with MAP_PRIVATE pages of a pool are of 2 MiB",
+        NoEntriesOfSize: EINVAL = "flags: MAP_HUGETLB: no entry of the page tables maps a page of that size",
         NotHugePages: EINVAL = "length, offset_bytes, addr: should be multiples of the size of a huge page",
         Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
     }

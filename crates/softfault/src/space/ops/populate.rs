@@ -69,7 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn order_at(&self, vpn: Vpn) -> Order {
         let section = self.section();
         match self.walk(section.inside(), vpn) {
-            Walk::Huge(_) => huge_order::<M::Format>(),
+            Walk::Huge(pmd) => pmd.order(),
             Walk::Leaf(_) | Walk::Hole(_) | Walk::Owned => Order::BASE,
         }
     }

@@ -7,11 +7,10 @@ use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
-use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Ordering;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, span_of};
 use crate::table::take::Next;
 use core::ops::ControlFlow;
 
@@ -165,7 +164,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         };
         self.for_each_entry(writer, vma.range, &mut |_, slot| {
             match slot.observe().entry {
-                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
+                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => {
+                    self.add_huge(&mut entry, leaf, span_of::<M::Format>(slot.level));
+                }
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
                 Entry::Swap(_) => entry.swap_pages += 1,
                 Entry::Table(_) => return Next::Again,
@@ -190,22 +191,22 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf) {
+    fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf, nr: u64) {
         if self.vm.frames.desc(leaf.pfn).state().kind() == FrameKind::Anon && self.vm.frames.is_of_pool(leaf.pfn) {
             let several = self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1;
-            entry.anon_pages += Vm::<M>::NR_SUB_FRAMES;
-            return entry.add(Vm::<M>::NR_SUB_FRAMES, if several { MappedBy::Several } else { MappedBy::One }, leaf);
+            entry.anon_pages += nr;
+            return entry.add(nr, if several { MappedBy::Several } else { MappedBy::One }, leaf);
         }
         if self.vm.frames.is_of_pool(leaf.pfn) {
             let nr_members = self.vm.object(entry.vma.object).nr_members.load(Ordering::Relaxed);
             let by = if nr_members > 1 { MappedBy::Several } else { MappedBy::One };
-            return entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
+            return entry.add(nr, by, leaf);
         }
         if !self.vm.is_huge_zero(leaf.pfn) {
             let by = if self.vm.folio_is_exclusive(leaf.pfn) { MappedBy::One } else { MappedBy::Several };
-            entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
-            entry.anon_pages += Vm::<M>::NR_SUB_FRAMES;
-            entry.anon_huge_pages += Vm::<M>::NR_SUB_FRAMES;
+            entry.add(nr, by, leaf);
+            entry.anon_pages += nr;
+            entry.anon_huge_pages += nr;
         }
     }
 

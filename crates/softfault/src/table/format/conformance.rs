@@ -5,7 +5,7 @@
 //! The other half is the hardware, which only its manual knows: a [`Step`] of its walk,
 //! written down apart from the format.
 
-use super::{Entry, Format, Kept, Leaf, is_same_but_used, used};
+use super::{Entry, Format, Kept, Leaf, is_same_but_used, span_of, used};
 use crate::addr::{Access, Pfn, Rights, SwapSlot};
 
 /// What a walk of the hardware does with one word, for an access of a program's.
@@ -64,7 +64,8 @@ const RIGHTS: [Rights; 5] = [Rights::empty(), Rights::READ, RW, RX, Rights::all(
 /// The first clause that is broken.
 pub fn check<F: Format>(walk: impl Fn(u64, u8, Access) -> Step) -> Result<(), Broken> {
     let bits = F::INDEX_BITS * u32::from(F::LEVELS);
-    let is_sized = F::LEVELS >= 2 && (1..=9).contains(&F::INDEX_BITS) && bits <= 52;
+    let has_leaves = (1..F::LEVELS).contains(&F::TOP_LEAF);
+    let is_sized = F::LEVELS >= 2 && (1..=9).contains(&F::INDEX_BITS) && bits <= 52 && has_leaves;
     if !is_sized || F::USER_PAGES == 0 || F::USER_PAGES > 1 << bits {
         return Err(Broken { clause: "I38", level: F::LEVELS, entry: Entry::None, word: 0 });
     }
@@ -90,10 +91,11 @@ fn for_each_entry<F: Format>(level: u8, f: &mut dyn FnMut(Entry) -> Result<(), B
         if level > 0 {
             f(Entry::Table(Pfn(frame)))?;
         }
-        // The core maps by no larger leaf than one of level 1.
-        let unit = 1 << (F::INDEX_BITS * u32::from(level.min(1)));
-        let pfn = Pfn(frame & !(unit - 1));
-        if level > 1 || pfn.0 == 0 {
+        if level > F::TOP_LEAF {
+            continue;
+        }
+        let pfn = Pfn((u64::from(frame) & !(span_of::<F>(level) - 1)) as u32);
+        if pfn.0 == 0 {
             continue;
         }
         for (rights, bits) in RIGHTS.into_iter().flat_map(|rights| (0..4).map(move |bits| (rights, bits))) {

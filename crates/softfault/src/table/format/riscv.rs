@@ -151,6 +151,7 @@ macro_rules! riscv_format {
         #[allow(unsafe_code)]
         unsafe impl Format for $name {
             const LEVELS: u8 = $levels;
+            const TOP_LEAF: u8 = 2;
             const INDEX_BITS: u32 = 9;
             const USER_PAGES: u64 = 1 << ($user_bits - 12);
             const LOCK: u64 = LOCK;

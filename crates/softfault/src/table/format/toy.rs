@@ -14,6 +14,7 @@ pub struct Toy;
 #[allow(unsafe_code)]
 unsafe impl Format for Toy {
     const LEVELS: u8 = 2;
+    const TOP_LEAF: u8 = 1;
     const INDEX_BITS: u32 = 2;
     const USER_PAGES: u64 = 16;
     const LOCK: u64 = X86_64::LOCK;

@@ -142,8 +142,8 @@ impl Sums {
         if with_size {
             lines.kib("Size:", self.size * 4);
             lines.kib("KernelPageSize:", self.page_pages * 4);
-            // No entry is larger.
-            lines.kib("MMUPageSize:", self.page_pages.min(Order::PMD.nr_pages()) * 4);
+            // A page of a pool has one entry.
+            lines.kib("MMUPageSize:", self.page_pages * 4);
         }
         let numbers = [
             ("Rss:", self.rss),

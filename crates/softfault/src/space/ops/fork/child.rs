@@ -90,13 +90,13 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         }
     }
 
-    /// Returns the entry of level 1 over a page, for a page of a pool.
-    pub(super) fn pmd_of_pool(&mut self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
+    /// Returns the entry of that level over a page, for a page of a pool.
+    pub(super) fn entry_of_pool(&mut self, vpn: Vpn, level: u8) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
         loop {
             let Walk::Hole(hole) = self.space.walk(&self.writer, vpn) else {
                 unreachable!("I17: a child that is not published has in it what fork put there")
             };
-            if hole.slot.level == 1 {
+            if hole.slot.level == level {
                 return Ok(hole);
             }
             hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));

@@ -132,7 +132,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         if is_of_pool {
             // Without a deposit, and with pages of the pool for copies.
-            return needed.tables::<M::Format>(pmd.base, 1);
+            return needed.tables::<M::Format>(pmd.base, pmd.slot.level);
         }
         needed.huge::<M::Format>(pmd.base);
         if let Entry::Leaf(leaf) = pmd.slot.observe().entry

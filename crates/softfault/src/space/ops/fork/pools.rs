@@ -14,18 +14,23 @@
 use super::child::Child;
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Pfn, Rights};
+use crate::addr::{PageRange, Rights};
 use crate::frame::{Claim, NoShare, OutOfFrames, PoolId, SubpoolId};
 use crate::machine::{Flush, Machine};
-use crate::pace::Pace;
-use crate::program;
+use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::vma::ObjectId;
-use crate::space::{AddressSpace, Vm};
 use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
 use crate::table::place::PmdSlot;
 use crate::table::take::{self, Next, Part};
+
+/// Where the pages of a mapping come from.
+#[derive(Clone, Copy)]
+struct PagesOf {
+    pool: PoolId,
+    subpool: Option<SubpoolId>,
+}
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Shares pages of the mapping with the child.
@@ -33,15 +38,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         writer: &Writer<'_, M>,
         child: &mut Child<'_, 'vm, M>,
-        (object, pages): (ObjectId, PageRange),
+        (object, pool, pages): (ObjectId, PoolId, PageRange),
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         self.assert_writer(writer);
-        let (subpool, mut result) = (self.vm.object_subpool(object), Ok(()));
+        let (source, mut result) = (PagesOf { pool, subpool: self.vm.object_subpool(object) }, Ok(()));
         take::for_each_part(&self.vm.machine, self.root, pages, &mut |part| {
-            // I58: there is no table.
+            // I58: there is no leaf table.
             let Part::Huge(pmd) = part else { return Next::GoOn };
-            result = self.share_page_of_pool(child, pmd, subpool, write_protected);
+            result = self.share_page_of_pool(child, pmd, source, write_protected);
             if result.is_ok() { Next::GoOn } else { Next::Stop }
         });
         result
@@ -51,14 +56,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         child: &mut Child<'_, 'vm, M>,
         pmd: PmdSlot<'_, M::Format>,
-        subpool: Option<SubpoolId>,
+        source: PagesOf,
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
-        let to = child.pmd_of_pool(pmd.base)?;
+        let to = child.entry_of_pool(pmd.base, pmd.slot.level)?;
         let entry = loop {
             let seen = pmd.slot.observe();
             match seen.entry {
-                Entry::Leaf(_) => match self.share_leaf_of_pool(pmd, subpool, write_protected) {
+                Entry::Leaf(_) => match self.share_leaf_of_pool(pmd, source, write_protected) {
                     Some(Entry::None) => return Ok(()),
                     Some(entry) => break entry,
                     None => {}
@@ -71,7 +76,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         to.slot.set_private(entry);
         if let Entry::Leaf(_) = entry {
-            child.space.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64);
+            child.space.charge(Rss::Anon, pmd.nr_pages() as i64);
         } else {
             self.vm.count(Event::ForkNoHugePage, 1);
         }
@@ -82,7 +87,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn share_leaf_of_pool(
         &self,
         pmd: PmdSlot<'_, M::Format>,
-        subpool: Option<SubpoolId>,
+        source: PagesOf,
         write_protected: &mut bool,
     ) -> Option<Entry> {
         if self.shows_object(pmd) {
@@ -90,12 +95,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Some(Entry::None);
         }
         // Before the lock bit: a surplus page may have to be found.
-        if self.vm.reserve_in(subpool, PoolId::Of2M, 1).is_err() {
+        if self.vm.reserve_in(source.subpool, source.pool, 1).is_err() {
             return Some(Entry::Poison);
         }
-        let shared = self.share_with_claim(pmd, subpool, write_protected);
+        let shared = self.share_with_claim(pmd, source, write_protected);
         if shared.is_none() {
-            self.vm.unreserve_in(subpool, PoolId::Of2M, 1);
+            self.vm.unreserve_in(source.subpool, source.pool, 1);
         }
         shared
     }
@@ -109,7 +114,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn share_with_claim(
         &self,
         pmd: PmdSlot<'_, M::Format>,
-        subpool: Option<SubpoolId>,
+        source: PagesOf,
         write_protected: &mut bool,
     ) -> Option<Entry> {
         let leaf = self.own_private(pmd, &|seen| pmd.slot.lock(seen).ok(), &|_| _ = pmd.slot.unlock_unchanged())?;
@@ -124,7 +129,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Err(NoShare::MapsFull) => Event::ForkMapsFull,
         };
         pmd.slot.unlock_unchanged();
-        self.copy_page_of_pool(pmd, subpool, why)
+        self.copy_page_of_pool(pmd, source, why)
     }
 
     /// Owns the entry if it names a private page. A fault may own it for a moment.
@@ -153,22 +158,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// A copy of a page that cannot be shared, for the child, with the claim that the caller has; the parent and the holder of
     /// a pin keep the page. Whether the pin has ended since does not matter.
-    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, subpool: Option<SubpoolId>, why: Event) -> Option<Entry> {
+    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, source: PagesOf, why: Event) -> Option<Entry> {
         let vm = self.vm;
         let give_up = |leaf| pmd.slot.resolve(Entry::Leaf(leaf));
         let old = self.own_private(pmd, &|seen| pmd.slot.take(seen).ok(), &give_up)?;
-        let Ok(to) = vm.take_in(subpool, PoolId::Of2M, Claim::Reserved) else {
+        let Ok(to) = vm.take_in(source.subpool, source.pool, Claim::Reserved) else {
             give_up(old);
             return None;
         };
         self.shootdown_and_wait(Flush::Pages(pmd.span()));
-        let mut pace = Pace::new(&vm.machine);
-        for i in 0..Vm::<M>::NR_SUB_FRAMES as u32 {
-            pace.page();
-            // The holder of the pin may be writing.
-            program::copy_frame(&vm.machine, Pfn(to.0 + i), Pfn(old.pfn.0 + i));
-        }
-        vm.make_pool_page(to, self.family, vm.frames.desc(old.pfn).index.get());
+        // The holder of the pin may be writing.
+        vm.copy_stored_to(to, old.pfn, pmd.nr_pages());
+        vm.make_pool_page(source.pool, to, self.family, vm.frames.desc(old.pfn).index.get());
         pmd.slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
         Some(Entry::Leaf(Leaf { pfn: to, dirty: true, ..old }))

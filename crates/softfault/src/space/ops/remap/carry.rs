@@ -16,10 +16,9 @@ use crate::addr::{PageRange, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
-use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, span_of};
 use crate::table::pmd;
 use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::Next;
@@ -73,7 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if m.carries != Carries::Guards || matches!(slot.observe().entry, Entry::Guard) {
                 count.add(m.target(vpn), writer);
                 if slot.level > 0 {
-                    count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)), writer);
+                    count.add(m.target(Vpn(vpn.0 + span_of::<M::Format>(slot.level) - 1)), writer);
                 }
             }
             Next::GoOn
@@ -109,8 +108,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if let Some(kept) = slot.removed() {
                 if self.stays_behind(m, kept) {
                     self.vm.frames.note_removed(&kept);
-                    nr_dropped += if slot.level > 0 { Vm::<M>::NR_SUB_FRAMES as i64 } else { 1 };
-                } else if slot.level > 0 {
+                    nr_dropped += span_of::<M::Format>(slot.level) as i64;
+                } else if slot.level == 1 {
                     self.carry_deposit(writer, vpn, m.target(vpn));
                 }
                 slot.resolve(Entry::None);
@@ -146,7 +145,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return Next::GoOn;
                 }
                 Entry::Leaf(leaf) => {
-                    if slot.level > 0 && !self.is_room_for_huge(writer, to) {
+                    if slot.level > 0 && !self.is_room_for_huge(writer, to, slot.level) {
                         self.split_at(writer, Vpn(vpn.0 + 1));
                         return Next::Again;
                     }
@@ -189,16 +188,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.assert_writer(writer);
         let slot = match level {
             0 => reserve.entry_for(self.root, self.frame, to, writer, &mut |_| ()),
-            _ => reserve.pmd_for(self.root, self.frame, to, writer).map(|pmd| pmd.slot),
+            _ => reserve.pmd_for(self.root, self.frame, (to, level), writer).map(|pmd| pmd.slot),
         };
         slot.expect("I15: the reserve covers what the source holds")
     }
 
     /// Whether a huge mapping can move to the page as it is: the place is aligned and has no leaf
     /// table.
-    fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn) -> bool {
+    fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn, level: u8) -> bool {
         self.assert_writer(writer);
-        let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
+        let is_aligned = to.0.is_multiple_of(span_of::<M::Format>(level));
         is_aligned && matches!(self.walk(writer, to), Walk::Hole(_))
     }
 

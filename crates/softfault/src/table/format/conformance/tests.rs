@@ -45,6 +45,11 @@ fn leaf_of(entry: Entry) -> Option<Leaf> {
 #[allow(unsafe_code)]
 unsafe impl<const N: u32> Format for Mistaken<N> {
     const LEVELS: u8 = if N == 1 { 1 } else { 4 };
+    const TOP_LEAF: u8 = match N {
+        38 => 0,
+        39 => 4,
+        _ => X86_64::TOP_LEAF,
+    };
     const INDEX_BITS: u32 = if N == 2 { 10 } else { 9 };
     const USER_PAGES: u64 = if N == 3 { (1 << 36) + 1 } else { X86_64::USER_PAGES };
     // The second is a bit that says something else; the third changes what hardware does.
@@ -68,6 +73,8 @@ unsafe impl<const N: u32> Format for Mistaken<N> {
     fn encode(entry: Entry, level: u8) -> u64 {
         let word = X86_64::encode(entry, level);
         match (N, entry) {
+            // A leaf of 1 GiB that looks like a table.
+            (40, Entry::Leaf(leaf)) if level == 2 && !leaf.rights.is_empty() => word & !PS,
             (13, Entry::None) => 1 << 11,
             (14, Entry::Busy | Entry::Guard | Entry::LockedNone) => word | P | U,
             // Kept through PROT_NONE, and the hardware goes on reading.
@@ -139,7 +146,8 @@ fn clause<const N: u32>() -> Option<&'static str> {
 #[test]
 fn each_mistake_is_found() {
     assert_eq!(clause::<0>(), None, "no mistake");
-    assert_eq!([clause::<1>(), clause::<2>(), clause::<3>()], [Some("I38"); 3]);
+    assert_eq!([clause::<1>(), clause::<2>(), clause::<3>(), clause::<38>(), clause::<39>()], [Some("I38"); 5]);
+    assert_eq!(clause::<40>(), Some("I32"));
     assert_eq!([clause::<4>(), clause::<5>(), clause::<6>()], [Some("I34"); 3]);
     let coding = [clause::<7>(), clause::<8>(), clause::<9>(), clause::<10>(), clause::<11>(), clause::<12>()];
     assert_eq!(coding, [Some("I32"); 6]);
