@@ -265,6 +265,12 @@ fn files_of_huge_pages_are_mapped_privately() {
     run_ok("hugeprivate", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
 }
 
+/// Pages of 1 GiB, shared and private: the hardware takes an entry of level 2 for one.
+#[test]
+fn pages_of_1_gib_have_one_entry() {
+    run_ok("hugegib", &["--cpus", "2", "--mem", "4G", "--append", "hugepagesz=1G hugepages=2"]);
+}
+
 /// The processes that get huge pages, and the files' figures of them; with
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]
