@@ -4,7 +4,7 @@
 //! free is mapped; the hole is in an object that has another one's place by then.
 
 use common::files;
-use common::pager;
+use common::objects::byte;
 use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, run};
 use softfault_modelled::policy::around::FaultAround;
 use softfault_modelled::policy::folio::FolioOrders;
@@ -74,12 +74,6 @@ fn byte_at(w: World, page: u64) -> u8 {
     byte[0]
 }
 
-fn content(object: &Object, page: u64) -> u8 {
-    let mut byte = [0xee];
-    pager::read_page(object, page * PAGE, &mut byte);
-    byte[0]
-}
-
 fn store(w: World, byte: u8) {
     w.space.write(AT * PAGE, &[byte]).unwrap();
 }
@@ -101,11 +95,11 @@ fn a_hole_against_a_fault() {
             let (w, object) = world(0, before);
             let punch = move || {
                 remove(w, 0);
-                assert_eq!(content(object, 0), HOLE, "an old byte came back");
+                assert_eq!(byte(object, 0), HOLE, "an old byte came back");
             };
             run(vec![Box::new(move || _ = byte_at(w, 0)), Box::new(punch)]);
             w.check(&[]);
-            assert_eq!([byte_at(w, 0), content(object, 0)], [HOLE; 2], "an old byte came back late");
+            assert_eq!([byte_at(w, 0), byte(object, 0)], [HOLE; 2], "an old byte came back late");
             w.check(&[]);
         });
     }
@@ -139,7 +133,7 @@ fn a_hole_against_around() {
             };
             run(vec![Box::new(move || _ = byte_at(w, 0)), Box::new(punch)]);
             w.check(&[]);
-            assert_eq!([byte_at(w, 1), content(object, 1)], [hole; 2]);
+            assert_eq!([byte_at(w, 1), byte(object, PAGE)], [hole; 2]);
             w.check(&[]);
         });
     }
@@ -164,7 +158,7 @@ fn a_hole_against_a_store() {
             };
             run(vec![Box::new(store), Box::new(punch)]);
             w.check(&[]);
-            let byte = content(object, 0);
+            let byte = byte(object, 0);
             assert!([HOLE, STORED].contains(&byte), "{byte}");
             assert!(byte == STORED || !IS_STORED_LATE.get(), "a store after the hole is lost");
             object.write_back(0..2).unwrap();
@@ -190,7 +184,7 @@ fn a_hole_against_the_end_of_the_object() {
             let other: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(PAGE).unwrap()));
             other.write(0, &[STORED]).unwrap();
             loom::thread::yield_now();
-            assert_eq!(content(other, 0), STORED);
+            assert_eq!(byte(other, 0), STORED);
         };
         run(vec![Box::new(punch), Box::new(end)]);
         w.check(&[]);
@@ -209,7 +203,7 @@ fn page_out_against(order: u8, before: Before, other: impl Fn(World, &Object) + 
 /// The fault has the page that goes, or reads it again.
 #[test]
 fn a_page_out_against_a_fault() {
-    page_out_against(0, Before::Mapped, |w, object| assert_eq!([byte_at(w, 0), content(object, 0)], [OLD; 2]));
+    page_out_against(0, Before::Mapped, |w, object| assert_eq!([byte_at(w, 0), byte(object, 0)], [OLD; 2]));
     page_out_against(0, Before::Unmapped, |w, _| assert_eq!(byte_at(w, 0), OLD));
     page_out_against(1, Before::Unmapped, |w, _| assert_eq!(byte_at(w, 1), OLD));
 }
@@ -220,7 +214,7 @@ fn page_out_against_a_store(before: Before, store: impl Fn(World, &Object) + Syn
         let (w, object) = world(0, before);
         run(vec![Box::new(move || page_out(w)), Box::new(move || store(w, object))]);
         w.check(&[]);
-        assert!(files::written(0) == Some(STORED) || content(object, 0) == STORED, "the store is lost");
+        assert!(files::written(0) == Some(STORED) || byte(object, 0) == STORED, "the store is lost");
         w.check(&[]);
     });
 }
@@ -254,7 +248,7 @@ fn a_page_out_against_a_lock() {
 fn a_page_out_against_a_hole() {
     page_out_against(0, Before::Stored, |w, object| {
         remove(w, 0);
-        assert_eq!(content(object, 0), HOLE);
+        assert_eq!(byte(object, 0), HOLE);
     });
 }
 

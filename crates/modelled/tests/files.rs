@@ -4,7 +4,7 @@
 //! that is free; an object goes while somebody reads; somebody sleeps for a read that never ends, or for no read.
 
 use common::files::{self, Reads};
-use common::pager;
+use common::objects::byte;
 use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, read_ahead, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
@@ -65,12 +65,6 @@ fn byte_at(space: &Space, page: u64) -> u8 {
     byte[0]
 }
 
-fn content(object: &Object, at: u64) -> u8 {
-    let mut byte = [0xee];
-    pager::read_page(object, at, &mut byte);
-    byte[0]
-}
-
 /// One reads, the other sleeps meanwhile, or finds it done.
 #[test]
 fn two_faults_read_one_folio() {
@@ -81,7 +75,7 @@ fn two_faults_read_one_folio() {
             .map(|page| Box::new(move || assert_eq!(byte_at(w.space, page), 1)) as Box<dyn FnOnce() + Send>)
             .into());
         w.check(&[]);
-        assert_eq!((files::nr_reads(), content(object, PAGE)), (1, 1));
+        assert_eq!((files::nr_reads(), byte(object, PAGE)), (1, 1));
     });
 }
 
@@ -91,7 +85,7 @@ fn a_fault_against_a_handle() {
     let_parks_block();
     explore(1, || {
         let (w, object) = world(0);
-        let read = move || assert_eq!(content(object, 0), 1);
+        let read = move || assert_eq!(byte(object, 0), 1);
         run(vec![Box::new(move || assert_eq!(byte_at(w.space, 0), 1)), Box::new(read)]);
         w.check(&[]);
         assert_eq!(files::nr_reads(), 1);
@@ -153,12 +147,12 @@ fn read_against(order: u8, page: u64, at: u64, remove: impl Fn(&Object) + Sync +
         let change = move || {
             files::set_version(NEW);
             remove(object);
-            assert!(at >= object.size_bytes() || content(object, at) != 1, "it has come back");
+            assert!(at >= object.size_bytes() || byte(object, at) != 1, "it has come back");
         };
         run(vec![Box::new(move || _ = byte_at(w.space, page)), Box::new(change)]);
         w.check(&[]);
         object.set_size_bytes((2 << order) * PAGE);
-        assert_ne!(content(object, at), 1, "it has come back late");
+        assert_ne!(byte(object, at), 1, "it has come back late");
         w.check(&[]);
     });
 }
@@ -198,7 +192,7 @@ fn a_read_that_never_ends_against_a_discard() {
         run(vec![Box::new(move || assert_eq!(byte_at(w.space, 0), NEW)), Box::new(remove)]);
         assert!(files::end_kept(w.vm, Ok(())));
         w.check(&[]);
-        assert_eq!(content(object, PAGE), NEW);
+        assert_eq!(byte(object, PAGE), NEW);
     });
 }
 
@@ -230,7 +224,7 @@ fn a_dirty_page_that_goes_out_against_zeroes() {
         be(0);
         run(vec![Box::new(move || _ = w.vm.swap_out_frame(pfn)), Box::new(move || object.zero(1..2).unwrap())]);
         w.check(&[]);
-        assert_eq!([0, 1, 2].map(|at| content(object, at)), [9, 0, 9]);
+        assert_eq!([0, 1, 2].map(|at| byte(object, at)), [9, 0, 9]);
     });
 }
 
@@ -300,7 +294,7 @@ fn drop_against(order: u8, other: impl Fn(&Space, &Object) + Sync + Send + Copy 
         be(0);
         run(vec![Box::new(move || _ = w.vm.drop_clean_folio(head)), Box::new(move || other(w.space, object))]);
         w.check(&[]);
-        assert_eq!([0, PAGE].map(|at| content(object, at)), after);
+        assert_eq!([0, PAGE].map(|at| byte(object, at)), after);
         w.check(&[]);
     });
 }

@@ -1,6 +1,7 @@
 //! I22, I45: a folio of an object moves as a whole or not at all, while another CPU uses, discards or moves
 //! one of its pages.
 
+use common::objects::{content, mover};
 use common::pager;
 use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
@@ -33,10 +34,6 @@ fn world(least: u8) -> (World, &'static Object, Pfn) {
     let w = World::new(FaultLocking::Lockfree, 0, 1);
     let (object, pfn) = page(w, least);
     (w, Box::leak(Box::new(object)), pfn)
-}
-
-fn mover(w: World, pfn: Pfn) -> Actor {
-    Box::new(move || _ = w.vm.migrate_frame(pfn))
 }
 
 /// Of the pages whose memory has not failed.
@@ -274,9 +271,7 @@ fn failure_against(
 fn a_failure_against_a_fault() {
     failure_against(2, 1, |w, object| {
         w.space.write(AT * 4096, &[9; 8]).unwrap();
-        let mut word = [0; 8];
-        pager::read_page(object, 0, &mut word);
-        assert_eq!(word, [9; 8]);
+        assert_eq!(content(object, 0), [9; 8]);
     });
 }
 
@@ -298,9 +293,8 @@ fn a_failure_against_a_discard() {
 fn a_failure_against_a_hole_beside_it() {
     failure_against(1, 1, |_, object| {
         object.discard(0..1);
-        let mut word = [0xee; 8];
-        pager::read_page(object, 0, &mut word);
-        assert_eq!(word, [0; 8]);
+        assert_eq!(content(object, 0), [0; 8]);
+        let mut word = [0; 8];
         let is_there = object.read(4096, &mut word) == 8;
         assert!(is_there && word == [8; 8] || object.next_poisoned(0..2) == Some(1), "{word:?}");
     });

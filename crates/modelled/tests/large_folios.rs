@@ -1,5 +1,6 @@
 //! I45: a folio of 2 MiB is one word of an object's tree. A node takes its place when it is cut.
 
+use common::objects::assert_word;
 use common::pager;
 use common::{Modelled, RW, World, beside_pagers, explore, run, use_swap, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
@@ -36,13 +37,6 @@ fn world_of_blocks() -> (World, &'static Object) {
 
 fn fault(w: World, page: u64) {
     w.space.handle_fault((AT + page) * 4096, Access::Read).unwrap();
-}
-
-/// Of a page whose memory has not failed.
-fn assert_word(object: &Object, page: u64, expected: u8) {
-    let mut word = [0xee; 8];
-    let nr = object.read(page * 4096, &mut word);
-    assert!(nr == 8 && word == [expected; 8] || pager::has_failed(object, page), "page {page}: {word:?}");
 }
 
 fn assert_words(object: &Object, expected: [u8; 2]) {

@@ -1,6 +1,7 @@
 //! I44: a CPU that removes a page from an object finds every entry of the page, while spaces begin to map
 //! it, fork, move their mapping, or end.
 
+use common::objects::map;
 use common::{Modelled, RW, World, beside_pagers, explore, run, use_cpus};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, SharedObject};
 use softfault_modelled::{MapFlags, MremapFlags};
@@ -21,10 +22,6 @@ fn world() -> (World, &'static Object) {
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
     object.write(0, &[7; 8]).unwrap();
     (w, object)
-}
-
-fn map(space: &Space, page: u64, object: &'static Object) {
-    space.mmap_object(page * 4096, 4096, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
 }
 
 /// A touch; there may be no mapping.

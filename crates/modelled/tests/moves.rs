@@ -2,17 +2,11 @@
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
-use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, Pfn, PinError, Term};
+use softfault_modelled::{Access, AddressSpace, Event, FaultError, Pfn, PinError, Term};
 use std::sync::{Arc, Mutex};
 
 type Space = AddressSpace<'static, common::Modelled>;
 type Child = Arc<Mutex<Option<Space>>>;
-
-fn written() -> World {
-    let w = World::new(FaultLocking::Lockfree, 0, 2);
-    w.touch(0);
-    w
-}
 
 /// Where the space has page 0. `None` if its memory has failed.
 fn frame_of(space: &Space) -> Option<Pfn> {
@@ -22,7 +16,7 @@ fn frame_of(space: &Space) -> Option<Pfn> {
 }
 
 fn shared() -> (World, &'static Space) {
-    let w = written();
+    let w = World::written();
     let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
     (w, child)
 }
@@ -52,7 +46,7 @@ fn move_against(
 
 #[test]
 fn move_against_a_fault() {
-    move_against(written, |w| {
+    move_against(World::written, |w| {
         w.space.handle_fault(0, Access::Write).unwrap();
     });
 }
@@ -60,19 +54,19 @@ fn move_against_a_fault() {
 #[test]
 fn move_against_munmap() {
     let_others_run_in_shootdowns_of(1);
-    move_against(written, |w| w.space.munmap(0, 4096).unwrap());
+    move_against(World::written, |w| w.space.munmap(0, 4096).unwrap());
 }
 
 /// The table goes with the mapping, but not while an entry of it is on the move.
 #[test]
 fn move_against_munmap_of_everything() {
     let_others_run_in_shootdowns_of(1);
-    move_against(written, |w| w.space.munmap(0, 2 * 4096).unwrap());
+    move_against(World::written, |w| w.space.munmap(0, 2 * 4096).unwrap());
 }
 
 #[test]
 fn move_against_mprotect() {
-    move_against(written, |w| w.space.mprotect(0, 4096, common::READ).unwrap());
+    move_against(World::written, |w| w.space.mprotect(0, 4096, common::READ).unwrap());
 }
 
 /// Two spaces share the page: one moves it, the other does something with its own.
@@ -109,7 +103,7 @@ fn move_against_fork() {
     let_others_run_in_shootdowns_of(1);
     // Two preemptions take minutes; the shootdown is where others get on anyhow.
     explore(1, || {
-        let w = written();
+        let w = World::written();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         let child: Child = Arc::default();
         let slot = child.clone();
@@ -157,7 +151,7 @@ fn move_against_a_fork_of_the_sharer() {
 fn move_against_the_end_of_the_sharer() {
     let_others_run_in_shootdowns_of(1);
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let child = w.space.fork().unwrap();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         run(vec![
@@ -175,7 +169,7 @@ fn move_against_the_end_of_the_sharer() {
 #[test]
 fn move_against_pin() {
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         let held = Arc::new(Mutex::new(None));
         let pinned = held.clone();
@@ -205,7 +199,7 @@ fn move_against_pin() {
 #[test]
 fn look_up_against_the_end_of_the_family() {
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let other = w.vm.new_space().unwrap();
         other.mmap(0, 4096, common::RW, common::FIXED_PRIVATE).unwrap();
         other.handle_fault(0, Access::Write).unwrap();

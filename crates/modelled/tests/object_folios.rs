@@ -1,6 +1,7 @@
 //! I45: a folio of an object is filled in whole, is found from each of its pages, and is cut only when no
 //! CPU uses one of them.
 
+use common::objects::assert_word;
 use common::pager;
 use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
@@ -31,13 +32,6 @@ fn world() -> (World, &'static Object) {
 
 fn fault(w: World, page: u64) {
     w.space.handle_fault((AT + page) * 4096, Access::Read).unwrap();
-}
-
-/// Of a page whose memory has not failed.
-fn assert_word(object: &Object, page: u64, expected: u8) {
-    let mut word = [0xee; 8];
-    let nr = object.read(page * 4096, &mut word);
-    assert!(nr == 8 && word == [expected; 8] || pager::has_failed(object, page), "page {page}: {word:?}");
 }
 
 /// One of them brings it, and both map their page of it.

@@ -1,7 +1,7 @@
 //! I22, I30: a page of an object moves to another frame while another CPU uses the page, discards it, or
 //! ends the object.
 
-use common::pager;
+use common::objects::{content, map, mover};
 use common::{Modelled, RW, World, beside_pagers, explore, run};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, Pfn, SharedObject};
 use softfault_modelled::{MapFlags, Term};
@@ -14,10 +14,6 @@ type Actor = Box<dyn FnOnce() + Send>;
 const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
 /// Where the object's page is mapped.
 const AT: u64 = 4;
-
-fn map(space: &Space, page: u64, object: &Object) {
-    space.mmap_object(page * 4096, 4096, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
-}
 
 /// An object of one page, mapped, written and touched: its frame.
 fn page(w: World) -> (Object, Pfn) {
@@ -37,16 +33,6 @@ fn world() -> (World, &'static Object, Pfn) {
     (w, Box::leak(Box::new(object)), pfn)
 }
 
-fn mover(w: World, pfn: Pfn) -> Actor {
-    Box::new(move || _ = w.vm.migrate_frame(pfn))
-}
-
-fn content(object: &Object) -> [u8; 8] {
-    let mut word = [0; 8];
-    pager::read_page(object, 0, &mut word);
-    word
-}
-
 /// One CPU moves the page, another does something with it.
 fn move_against(other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static, word: [u8; 8]) {
     move_against_long(2, other, word);
@@ -62,7 +48,7 @@ fn move_against_long(
         let (w, object, pfn) = world();
         run(vec![mover(w, pfn), Box::new(move || other(w, object))]);
         w.check(&[]);
-        assert_eq!(content(object), word);
+        assert_eq!(content(object, 0), word);
     });
 }
 
@@ -94,7 +80,7 @@ fn a_move_against_a_store_through_another_mapping() {
         other.handle_fault(AT * 4096, Access::Write).unwrap();
         run(vec![mover(w, pfn), Box::new(|| other.write(AT * 4096, &[9; 8]).unwrap())]);
         w.check(&[other]);
-        assert_eq!(content(object), [9; 8]);
+        assert_eq!(content(object, 0), [9; 8]);
     });
 }
 
@@ -124,7 +110,7 @@ fn a_move_against_a_read() {
                 scratch.write(0, &[5; 8]).unwrap();
             }
         };
-        run(vec![Box::new(reuse), Box::new(|| assert_eq!(content(object), [7; 8]))]);
+        run(vec![Box::new(reuse), Box::new(|| assert_eq!(content(object, 0), [7; 8]))]);
         w.check(&[]);
     });
 }
@@ -144,7 +130,7 @@ fn a_move_against_a_pin() {
         w.check(&[]);
         let held = held.lock().unwrap().take().unwrap();
         held.write(0, &[9; 8]);
-        assert_eq!(content(object), [9; 8], "moved away under a pin");
+        assert_eq!(content(object, 0), [9; 8], "moved away under a pin");
         assert!(w.vm.migrate_frame(held.pfn()).is_err());
         drop(held);
         w.check(&[]);
@@ -157,7 +143,7 @@ fn a_move_against_a_move() {
         let (w, object, pfn) = world();
         run(vec![mover(w, pfn), mover(w, pfn)]);
         w.check(&[]);
-        assert_eq!(content(object), [7; 8]);
+        assert_eq!(content(object, 0), [7; 8]);
     });
 }
 
@@ -190,7 +176,7 @@ fn a_move_against_the_end_of_a_space() {
         w.space.munmap(AT * 4096, 4096).unwrap();
         run(vec![mover(w, pfn), Box::new(move || drop(other))]);
         w.check(&[]);
-        assert_eq!(content(object), [7; 8]);
+        assert_eq!(content(object, 0), [7; 8]);
     });
 }
 
@@ -210,7 +196,7 @@ fn a_move_against_a_first_mapping() {
         };
         run(vec![mover(w, pfn), Box::new(first)]);
         w.check(&[]);
-        assert_eq!(content(object), [9; 8]);
+        assert_eq!(content(object, 0), [9; 8]);
     });
 }
 

@@ -4,6 +4,7 @@
 //! Ways to fail: the page has two frames, or two CPUs read it; a store is lost, or a discarded page comes
 //! back; a frame, slot or object is freed while it is used, or never; a waiter is not woken.
 
+use common::objects::byte;
 use common::pager;
 use common::{
     Modelled, RW, World, be, beside_pagers, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail,
@@ -44,12 +45,7 @@ fn world(writes_fail: bool) -> (World, &'static Object, Pfn) {
 
 /// The first byte and the last.
 fn content(object: &Object) -> [u8; 2] {
-    let ends = [0, 4095].map(|at| {
-        let mut byte = [1];
-        pager::read_page(object, at, &mut byte);
-        byte
-    });
-    [ends[0][0], ends[1][0]]
+    [0, 4095].map(|at| byte(object, at))
 }
 
 fn byte_at(space: &Space) -> u8 {

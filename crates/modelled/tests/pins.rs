@@ -43,22 +43,16 @@ fn pin_against_fork(world: impl Fn() -> World + Sync + Send + Copy + 'static, ac
     });
 }
 
-fn written() -> World {
-    let w = World::new(FaultLocking::Lockfree, 0, 2);
-    w.touch(0);
-    w
-}
-
 #[test]
 fn pin_against_fork_of_a_writable_page() {
-    pin_against_fork(written, Access::Write);
+    pin_against_fork(World::written, Access::Write);
 }
 
 /// Decided under the lock bit.
 #[test]
 fn pin_against_fork_of_a_page_that_is_not_writable() {
     let world = || {
-        let w = written();
+        let w = World::written();
         w.space.mprotect(0, 4096, common::READ).unwrap();
         w.space.mprotect(0, 4096, common::RW).unwrap();
         w
@@ -69,7 +63,7 @@ fn pin_against_fork_of_a_page_that_is_not_writable() {
 /// Two spaces share the page; one pins it while the other writes or goes.
 fn pin_against_the_sharer(other: impl Fn(&'static AddressSpace<'static, Modelled>) + Sync + Send + Copy + 'static) {
     explore(2, move || {
-        let w = written();
+        let w = World::written();
         let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         let held = Held::default();
         let pinned = held.clone();
@@ -101,7 +95,7 @@ fn pin_against_munmap_of_the_sharer() {
 #[test]
 fn pin_against_munmap() {
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let held = Held::default();
         let pinned = held.clone();
         let pin = move || match w.space.pin_page_mut(0, Term::Short) {
@@ -121,7 +115,7 @@ fn pin_against_munmap() {
 #[test]
 fn release_against_the_last_unmap() {
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let pin = w.space.pin_page_mut(0, Term::Short).unwrap();
         run(vec![Box::new(move || drop(pin)), Box::new(move || w.space.munmap(0, 4096).unwrap())]);
         w.check(&[]);
@@ -132,7 +126,7 @@ fn release_against_the_last_unmap() {
 #[test]
 fn release_against_release() {
     explore(2, || {
-        let w = written();
+        let w = World::written();
         let [first, second] = [0; 2].map(|_| w.space.pin_page_mut(0, Term::Short).unwrap());
         w.space.munmap(0, 4096).unwrap();
         run(vec![Box::new(move || drop(first)), Box::new(move || drop(second))]);

@@ -3,21 +3,15 @@
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
-use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, Term};
+use softfault_modelled::{Access, AddressSpace, FaultError, Term};
 use std::sync::{Arc, Mutex};
 
 type Space = AddressSpace<'static, common::Modelled>;
 
-fn written() -> World {
-    let w = World::new(FaultLocking::Lockfree, 0, 2);
-    w.touch(0);
-    w
-}
-
 /// The memory of the frame at page 0 fails while another CPU does something.
 fn poison_against(most_preemptions: usize, other: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(most_preemptions, move || {
-        let w = written();
+        let w = World::written();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         run(vec![
             Box::new(move || {
@@ -57,7 +51,7 @@ fn poison_against_pin() {
 fn poison_against_fork() {
     let_others_run_in_shootdowns_of(1);
     explore(1, || {
-        let w = written();
+        let w = World::written();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         let child: Arc<Mutex<Option<Space>>> = Arc::default();
         let slot = child.clone();

@@ -4,6 +4,7 @@
 //! Ways to fail: a copy is made of a frame that has become another page's; a copy stays beyond the end, or
 //! goes from a mapping that is not the object's; two copies of one page, of which one is lost.
 
+use common::objects::byte;
 use common::pager;
 use common::{FIXED_PRIVATE, Modelled, RW, World, beside_pagers, explore, run, use_swap};
 use softfault_modelled::{Access, Advice, MapFlags, MremapFlags};
@@ -78,12 +79,6 @@ fn nr_private(w: World) -> u64 {
     w.space.rss_pages().anon + w.space.rss_pages().swap + pager::nr_lost()
 }
 
-fn content(object: &Object) -> u8 {
-    let mut byte = [1];
-    pager::read_page(object, 0, &mut byte);
-    byte[0]
-}
-
 /// A store against something that happens to the object's page, which is shown by an entry or not.
 fn store_against(
     shown: &[bool],
@@ -110,7 +105,7 @@ fn a_copy_against_a_discard() {
         |w, object| {
             let [first, last] = ends(w.space, AT);
             assert!(first == 9 && (last == 7 || last == 0), "{first} {last}");
-            assert_eq!(content(object), 0);
+            assert_eq!(byte(object, 0), 0);
         },
     );
 }
@@ -121,7 +116,7 @@ fn a_copy_against_a_move() {
     store_against(
         &[true],
         |w, _, pfn| _ = w.vm.migrate_frame(pfn),
-        |w, object| assert_eq!((ends(w.space, AT), content(object)), ([9, 7], 7)),
+        |w, object| assert_eq!((ends(w.space, AT), byte(object, 0)), ([9, 7], 7)),
     );
 }
 
@@ -131,7 +126,7 @@ fn a_copy_against_a_swap_out() {
     store_against(
         &[true],
         |w, _, pfn| _ = w.vm.swap_out_frame(pfn),
-        |w, object| assert_eq!((ends(w.space, AT), content(object)), ([9, 7], 7)),
+        |w, object| assert_eq!((ends(w.space, AT), byte(object, 0)), ([9, 7], 7)),
     );
 }
 
@@ -157,7 +152,7 @@ fn two_stores_copy_one_page() {
             let (w, object, _) = world(is_shown);
             run(vec![store(w, 0), store(w, 4095)]);
             w.check(&[]);
-            assert_eq!((ends(w.space, AT), content(object)), ([9, 9], 7));
+            assert_eq!((ends(w.space, AT), byte(object, 0)), ([9, 9], 7));
             assert_eq!(nr_private(w), 2);
         });
     }

@@ -3,7 +3,8 @@
 //! Ways to fail: a store is neither in the file nor in a dirty page; an entry allows stores to a clean page; an old
 //! version comes after a newer one; frames that are being written are freed, or never.
 
-use common::{Modelled, RW, World, be, beside_pagers, explore, files, let_parks_block, pager, run};
+use common::objects::byte;
+use common::{Modelled, RW, World, be, beside_pagers, explore, files, let_parks_block, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, FileId, MapFlags, ObjectPart, Order, SharedObject, Term};
 
@@ -61,9 +62,7 @@ fn write_back(object: &Object) {
 /// What was stored is in the object, and in the file after the next write.
 fn is_stored(w: World, object: &Object) {
     w.check(&[]);
-    let mut byte = [0];
-    pager::read_page(object, PAGE, &mut byte);
-    assert_eq!(byte, [NEW]);
+    assert_eq!(byte(object, PAGE), NEW);
     write_back(object);
     assert_eq!(files::written(1), Some(NEW), "the store is lost");
     w.check(&[]);

@@ -114,13 +114,6 @@ pub fn nr_had(object: &SharedObject<'static, Modelled>, nr_pages: u64) -> u64 {
     object.nr_resident_pages() + (0..nr_pages).filter(|page| has_failed(object, *page)).count() as u64
 }
 
-/// Reads bytes of one page, all of which are there. A program that finds that the memory has failed is killed.
-pub fn read_page(object: &SharedObject<'static, Modelled>, at: u64, bytes: &mut [u8]) {
-    let nr = object.read(at, bytes);
-    assert!(nr == bytes.len() || !has_failed(object, at / 4096), "Poisoned");
-    assert_eq!(nr, bytes.len());
-}
-
 /// Two tests, of the file's models that have pages of the world's space: beside each pager.
 #[macro_export]
 macro_rules! beside_pagers {

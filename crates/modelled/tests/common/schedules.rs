@@ -1,6 +1,7 @@
 //! Interleavings of a model, alone or beside a pager.
 
-use super::{CPU, pager};
+use super::machine::CPU;
+use super::pager;
 use softfault_modelled::sync;
 
 /// The calling loom thread is that CPU, and runs the space.
