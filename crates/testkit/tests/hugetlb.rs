@@ -18,6 +18,8 @@ mod locks;
 mod private;
 #[path = "hugetlb/private_file.rs"]
 mod private_file;
+#[path = "hugetlb/private_file_races.rs"]
+mod private_file_races;
 #[path = "hugetlb/subpool.rs"]
 mod subpool;
 

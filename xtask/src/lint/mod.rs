@@ -87,7 +87,6 @@ pub fn run_with(options: &Options) -> Result<(), String> {
 /// Runs all rules and prints what breaks them.
 pub fn run() -> Result<(), String> {
     let sources = sources()?;
-    shape::report_long_files(&sources);
     let rules = [
         sync::check,
         unsafety::check,

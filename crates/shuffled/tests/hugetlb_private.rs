@@ -1,0 +1,161 @@
+//! Private pages of a pool: copies after fork(2), with pins, and of an object's pages, against stores, drops, holes and
+//! smaller sizes on other CPUs.
+
+use common::{RW, Shuffled, access, free, run, shuffled, vm};
+use shuttle::rand::Rng;
+use softfault_shuffled::table::format::X86_64;
+use softfault_shuffled::{
+    AddressSpace, Advice, Event, FaultError, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+const NR_FRAMES: u64 = 1536;
+const AT: u64 = 0x4000_0000;
+const HUGE: u64 = 512 * 4096;
+const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::FIXED);
+const ANON: MapFlags = PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+
+type Machine = Shuffled<X86_64>;
+type Space = AddressSpace<'static, Machine>;
+type Object = SharedObject<'static, Machine>;
+
+/// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy or as the promise of one.
+#[test]
+fn a_pin_that_ends_during_a_fork() {
+    let copied = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&copied);
+    shuffled(3000, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, ANON).unwrap();
+        let pin = parent.pin_page_mut(AT + 5 * 4096, Term::Short).unwrap();
+        pin.write(0, &7u64.to_ne_bytes());
+        let (told, born) = (Arc::clone(&told), Arc::new(Mutex::new(None)));
+        let bear = Arc::clone(&born);
+        let goes = Arc::new(AtomicBool::new(false));
+        let going = Arc::clone(&goes);
+        let fork = move || {
+            goes.store(true, Relaxed);
+            let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+            told[vm.vmstat().get(Event::ForkPinned) as usize].fetch_add(1, Relaxed);
+            let active = child.activate();
+            assert_eq!(access(child, vm, AT + 5 * 4096, None), Ok(7));
+            assert_eq!(access(child, vm, AT, Some(9)).map(drop), Ok(()));
+            drop(active);
+            *bear.lock().unwrap() = Some(child);
+        };
+        // At any step of the fork.
+        let release = move || {
+            while !going.load(Relaxed) {
+                shuttle::thread::yield_now();
+            }
+            (0..shuttle::rand::thread_rng().gen_range(0..600)).for_each(|_| shuttle::thread::yield_now());
+            drop(pin);
+        };
+        run(2, vec![Box::new(fork), Box::new(release)]);
+        let child = born.lock().unwrap().take().unwrap();
+        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        child.munmap(AT, HUGE).unwrap();
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(copied.iter().all(|nr| nr.load(Relaxed) > 0), "{copied:?}");
+}
+
+/// H5, H8: a child copies a private page while its parent stores to it, and drops it. The copy has nothing that the parent
+/// stored after fork(2).
+#[test]
+fn a_copy_against_a_store_and_a_drop() {
+    shuffled(200, || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, ANON).unwrap();
+        let store = move |space: &'static Space, at: u64, value: u64| {
+            let active = space.activate();
+            access(space, vm, at, Some(value)).unwrap();
+            let now = access(space, vm, AT, None);
+            drop(active);
+            now.unwrap()
+        };
+        store(parent, AT, 7);
+        let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+        run(
+            3,
+            vec![
+                Box::new(move || assert_eq!(store(child, AT + 8, 9), 7)),
+                Box::new(move || _ = store(parent, AT, 8)),
+                Box::new(move || parent.madvise(AT, HUGE, Advice::DontNeed).unwrap()),
+            ],
+        );
+        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        assert_eq!(store(child, AT + 16, 9), 7);
+        child.munmap(AT, HUGE).unwrap();
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+}
+
+/// H3, H4: a private mapping copies the object's page while a hole or a smaller size takes it, and another mapping wants its
+/// memory. The copy has the page's bytes, or those of a page that was missing. Beyond the end there is none.
+#[test]
+fn a_private_copy_against_a_hole_and_a_size() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap_object(AT, HUGE, RW, PRIVATE, ObjectPart::new(object)).unwrap();
+        let other = ANON | MapFlags::NORESERVE;
+        space.mmap(AT + 4 * HUGE, HUGE, RW, other).unwrap();
+        // Without an entry of the page, so that nothing says that it was mapped.
+        object.write(8, &7_u64.to_le_bytes()).unwrap();
+        let mut rng = shuttle::rand::thread_rng();
+        let (is_shown, is_hole) = (rng.gen_bool(0.5), rng.gen_bool(0.5));
+        let mut byte = [0];
+        if is_shown {
+            space.read(AT + 8, &mut byte).unwrap();
+            assert_eq!(byte, [7]);
+        }
+        let told = Arc::clone(&told);
+        let store = move || {
+            // On one CPU, which keeps the space until it has seen both.
+            let active = space.activate();
+            let results = (access(space, vm, AT, Some(9)), access(space, vm, AT + 8, None));
+            drop(active);
+            match results {
+                (Ok(_), Ok(copied)) => {
+                    assert!(copied == 7 || copied == 0 && is_hole, "{copied}");
+                    told[usize::from(copied == 0)].fetch_add(1, Relaxed);
+                }
+                results => {
+                    assert!(!is_hole && results.1 == Err(FaultError::BeyondObject), "{results:?}");
+                    told[2].fetch_add(1, Relaxed);
+                }
+            }
+        };
+        let take = move || if is_hole { object.discard(0..512) } else { object.set_size_bytes(0) };
+        let want = move || {
+            let active = space.activate();
+            let wanted = access(space, vm, AT + 4 * HUGE + 8, Some(5));
+            drop(active);
+            assert!(matches!(wanted, Ok(_) | Err(FaultError::NoHugePage)));
+        };
+        run(3, vec![Box::new(store), Box::new(take), Box::new(want)]);
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        let there = space.read(AT, &mut byte).map_err(|error| error.fault);
+        assert_eq!(
+            (there, byte[0] == 9),
+            if is_hole { (Ok(()), true) } else { (Err(FaultError::BeyondObject), false) }
+        );
+        space.munmap(AT + 4 * HUGE, HUGE).unwrap();
+        assert_eq!(free(vm), if is_hole { (2, 1, 0) } else { (2, 2, 1) });
+        space.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
