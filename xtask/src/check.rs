@@ -32,7 +32,7 @@ const STEPS: [Step; 11] = [
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },
     Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_| clippy() },
-    Step { name: "the library without hooks", slow: false, run: |_| without_hooks() },
+    Step { name: "the library without hooks, by features", slow: false, run: |_| without_hooks() },
     Step { name: "package of the library", slow: false, run: |_| publish::check() },
     Step { name: "documentation", slow: false, run: |_| documentation() },
     Step { name: "tests", slow: false, run: tests },
@@ -151,13 +151,18 @@ fn beside(
     })
 }
 
-/// The feature `hooks` is off where nobody asks for it, as for a port. The whole
-/// workspace does not show that: there the tests ask for it. The kernel does too, by
-/// itself.
+/// The builds of a port: without `hooks`, which the tests and the kernel turn on for the whole workspace, and with
+/// all, one or none of the other features.
+const PORTS: [&str; 5] = [
+    "-p softfault --lib --examples",
+    "-p softfault --lib --no-default-features",
+    "-p softfault --lib --no-default-features --features files",
+    "-p softfault --lib --no-default-features --features hugetlb",
+    "-p softfault-host --lib",
+];
+
 fn without_hooks() -> Result<(), String> {
-    shell::run(&shell::cargo("clippy -p softfault --lib --examples -- -D warnings"))?;
-    shell::run(&shell::cargo("clippy -p softfault --lib --no-default-features -- -D warnings"))?;
-    shell::run(&shell::cargo("clippy -p softfault-host --lib -- -D warnings"))
+    PORTS.iter().try_for_each(|port| shell::run(&shell::cargo(&format!("clippy {port} -- -D warnings"))))
 }
 
 /// Links to private items are allowed in all but the library: the tours name modules
