@@ -1,7 +1,7 @@
 //! Huge pages on CPUs with store buffers. In the toy format a huge page is four small
 //! ones; the rest is as in `weak_memory`.
 
-use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, inside, run, shuffled, vm};
 use softfault_shuffled::Advice;
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::Toy;
@@ -49,17 +49,9 @@ impl World {
     }
 }
 
-fn inside(w: World, actor: impl FnOnce() + Send + 'static) -> Actor {
-    Box::new(move || {
-        let active = w.space.activate();
-        actor();
-        drop(active);
-    })
-}
-
 /// Writes ever higher values to two pages, and reads them.
 fn count_up(w: World, pages: [u64; 2]) -> Actor {
-    inside(w, move || {
+    inside(w.space, move || {
         for value in 1..=4 {
             for page in pages {
                 assert_eq!(access(w.space, w.vm, page * 4096, Some(value)), Ok(value));
@@ -74,7 +66,7 @@ fn count_up(w: World, pages: [u64; 2]) -> Actor {
 fn stores_against(is_there: bool, op: impl Fn(World) + Sync + Send + Copy + 'static) {
     shuffled(SCHEDULES, move || {
         let w = World::new(is_there);
-        run(NR_CPUS, vec![inside(w, move || op(w)), count_up(w, [0, 2]), count_up(w, [1, 3])]);
+        run(NR_CPUS, vec![inside(w.space, move || op(w)), count_up(w, [0, 2]), count_up(w, [1, 3])]);
         w.check(&[]);
     });
 }
@@ -101,7 +93,8 @@ fn stores_against_a_collapse() {
         w.space.mprotect(4096, 4096, READ).unwrap();
         w.space.mprotect(4096, 4096, RW).unwrap();
         // MADV_COLLAPSE, which may be refused.
-        let collapser = inside(w, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, Advice::Collapse)));
+        let collapser =
+            inside(w.space, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, Advice::Collapse)));
         run(NR_CPUS, vec![collapser, count_up(w, [0, 2]), count_up(w, [1, 3])]);
         w.check(&[]);
         nr_collapsed.fetch_add(w.vm.event(Event::Collapsed), SeqCst);
@@ -120,7 +113,7 @@ fn writes_against_a_split_of_the_underused() {
         be(1);
         w.space.write(4096, &[1]).unwrap();
         let shrinker: Actor = Box::new(move || (0..3).for_each(|_| _ = w.vm.shrink_underused(u64::MAX)));
-        let device = inside(w, move || {
+        let device = inside(w.space, move || {
             for value in 1..=4u64 {
                 let pin = w.space.pin_page_mut(0, Term::Short).unwrap();
                 pin.write(0, &value.to_ne_bytes());
@@ -142,7 +135,7 @@ fn stores_against_fork() {
         let w = World::new(true);
         let child: Arc<Mutex<Option<Space>>> = Arc::default();
         let slot = child.clone();
-        let forker = inside(w, move || {
+        let forker = inside(w.space, move || {
             let child = w.space.fork().unwrap();
             let read = || {
                 let mut bytes = [0; 8];

@@ -1,7 +1,7 @@
 //! I39 on CPUs whose stores wait in buffers: a store through a walk is visible, or was
 //! refused, when the operation that takes the page away goes on.
 
-use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, be, run, shuffled, vm, word_at};
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, Prot, Tunables};
 use std::sync::Arc;
@@ -12,12 +12,6 @@ type Space = AddressSpace<'static, Shuffled<X86_64>>;
 const BASE: u64 = 0x4000_0000;
 const FRESH: u64 = BASE + 4096;
 const SCHEDULES: usize = 2500;
-
-fn word_at(space: &Space, addr: u64) -> u64 {
-    let mut bytes = [0; 8];
-    space.read(addr, &mut bytes).unwrap();
-    u64::from_ne_bytes(bytes)
-}
 
 /// CPU 1 stores 1, 2, ... through walks; CPU 0 does `op`. `op` gets the value that CPU 1
 /// had stored at the last look. The page must not show a smaller one.

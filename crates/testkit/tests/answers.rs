@@ -4,9 +4,9 @@
 
 mod common;
 
+use common::objects::whole;
 use common::*;
-use softfault::{Advice, MlockFlags, MlockallFlags, ObjectPart, VmaFlags};
-use softfault_host::nr_steps;
+use softfault::{Advice, MlockFlags, MlockallFlags, VmaFlags};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -15,13 +15,6 @@ const MANY: u64 = 4000;
 
 fn in_one(nr_cpus: usize, test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, nr_cpus, 64 * MIB, test);
-}
-
-/// Steps that `f` takes in the core.
-fn steps_of(f: impl FnOnce()) -> u64 {
-    let before = nr_steps();
-    f();
-    nr_steps() - before
 }
 
 #[test]
@@ -44,10 +37,6 @@ fn the_end_of_an_object_answers_others() {
         // The mapping was all that kept it.
         w.space.munmap(BASE, nr_pages * PAGE).unwrap();
     });
-}
-
-fn whole<'a, 'vm, M: softfault::Machine>(object: &'a softfault::SharedObject<'vm, M>) -> ObjectPart<'a, 'vm, M> {
-    ObjectPart::new(object)
 }
 
 #[test]

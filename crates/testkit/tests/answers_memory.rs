@@ -10,18 +10,11 @@ use common::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
 use softfault::{CpuId, Event, FaultError, HugeKnobs, Order, Vm};
-use softfault_host::{Hosted, nr_steps};
+use softfault_host::Hosted;
 
 /// 64 blocks, and 1,536, which a search would need seconds for.
 const SIZES: [u64; 2] = [128 << 20, 3 << 30];
 const SMALL_PAGES: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
-
-/// Steps that `f` takes in the core.
-fn steps_of(f: impl FnOnce()) -> u64 {
-    let before = nr_steps();
-    f();
-    nr_steps() - before
-}
 
 /// A machine of so many CPUs and bytes, and a space with 4 MiB mapped at `AT`.
 fn on_machine<T>(nr_cpus: usize, nr_bytes: u64, thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>) -> T) -> T {

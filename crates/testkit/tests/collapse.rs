@@ -3,7 +3,7 @@
 mod common;
 
 use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
-use common::{FIXED, FREE, GUARD_INSTALL, Hosted, NONE, PAGE, READ, RW, SHARED, check};
+use common::{FIXED, FREE, GUARD_INSTALL, Hosted, NONE, PAGE, READ, RW, SHARED, check, dirty_pages};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
@@ -177,12 +177,6 @@ fn when_an_allocation_fails_everything_is_as_before() {
             assert_eq!(result.is_err(), k < 2, "a twin, a huge frame");
         });
     }
-}
-
-fn dirty_pages(space: &common::Space<'_>) -> u64 {
-    let mut nr = 0;
-    space.smaps(&mut |entry| nr += entry.dirty_pages);
-    nr
 }
 
 /// Write-out follows the dirty bit.

@@ -141,10 +141,6 @@ enum Keeps {
 
 type Call = fn(&mut State<'_>) -> Result<(), String>;
 
-fn text<T>(result: Result<T, impl std::fmt::Display>) -> Result<(), String> {
-    result.map(drop).map_err(|e| e.to_string())
-}
-
 /// Runs `call` with each number of allocations that succeed, on a fresh state each
 /// time. Where it fails, `also` may have happened, and then as a whole. At least
 /// `least` allocations have to fail, or the test would show nothing.
@@ -253,10 +249,6 @@ macro_rules! tests {
     ($($(#[$doc:meta])* $name:ident: $least:literal, $keeps:ident, $call:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() { each_failure($least, Keeps::$keeps, None, $call); })*
     };
-}
-
-fn keep<'a>(others: &mut Vec<Space<'a>>, made: Result<Space<'a>, impl std::fmt::Display>) -> Result<(), String> {
-    made.map(|space| others.push(space)).map_err(|e| e.to_string())
 }
 
 fn brk(space: &Space<'_>, to: u64) -> Result<(), String> {

@@ -5,26 +5,15 @@
 mod common;
 
 use common::files::{Reads, content as byte_of, file};
-use common::objects::{EXTRA, Object, bytes, content, map, orders};
+use common::objects::{EXTRA, Object, bytes, content, map, orders, read, read_on};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, NewFileError, ObjectWriteError, Order, Term,
+    CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, NewFileError, ObjectWriteError, Order, Term,
 };
 use std::thread;
 
 const BASE_ORDERS: FolioOrders = FolioOrders::BASE;
-
-type Machine = softfault::Vm<Hosted>;
-
-fn read_on(vm: &Machine, space: &Space<'_>, cpu: u16, page: u64) -> Result<FaultDone, FaultError> {
-    let _cpu = vm.machine().bind(CpuId(cpu)).unwrap();
-    read(space, page)
-}
-
-fn read(space: &Space<'_>, page: u64) -> Result<FaultDone, FaultError> {
-    space.handle_fault(BASE + page * PAGE, Access::Read)
-}
 
 #[test]
 fn a_missing_page_is_read_once_for_all() {

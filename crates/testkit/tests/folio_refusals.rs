@@ -16,8 +16,7 @@ use softfault_testkit::formats::Tested;
 
 const AT: u64 = 0x20_0000_0000;
 const BLOCK: u64 = 512;
-/// Frames of what is added and removed, and pages of 1 GiB.
-const SECTION: u64 = 1 << 15;
+/// Pages of 1 GiB.
 const GIB: u64 = 1 << 18;
 
 /// In a machine of that size, and as much more that can be added. Afterwards everything has to be back.
@@ -29,10 +28,6 @@ fn in_machine(arena_bytes: u64, spare_bytes: u64, test: impl Fn(&World<'_>)) {
     test(&World { vm, cpu, space });
     check(vm, &[space]);
     assert_eq!(vm.check_free_is_zero(), Ok(()));
-}
-
-fn section(nr: u64) -> FrameRange {
-    FrameRange { first: Pfn((nr * SECTION) as u32), nr_frames: SECTION }
 }
 
 /// Asks for memory that is in use, which stays as it was.

@@ -99,10 +99,6 @@ fn same(before: &(Vec<Vma>, BTreeMap<u64, u64>), now: &(Vec<Vma>, BTreeMap<u64, 
 
 type Call = fn(&mut State<'_>) -> Result<(), String>;
 
-fn text<T>(result: Result<T, impl std::fmt::Display>) -> Result<(), String> {
-    result.map(drop).map_err(|e| e.to_string())
-}
-
 /// Runs `call` with each number of allocations that succeed. At least `least` have
 /// to make it fail, or the test would show nothing.
 fn each_failure(least: u64, call: Call) {
@@ -148,10 +144,6 @@ fn fails_at(k: u64, cow: CowHuge, all_sizes: bool, call: Call) -> bool {
     check(&vm, &[]);
     assert_eq!(softfault_testkit::hosted::nr_free_pages(&vm), nr_free, "frames are lost");
     failed
-}
-
-fn keep<'a>(others: &mut Vec<Space<'a>>, made: Result<Space<'a>, impl std::fmt::Display>) -> Result<(), String> {
-    made.map(|space| others.push(space)).map_err(|e| e.to_string())
 }
 
 /// `tests! { name: at least so many failures, call }`.

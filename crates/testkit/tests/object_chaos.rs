@@ -12,14 +12,12 @@
 
 mod common;
 
-use common::objects::Object;
+use common::objects::{Object, orders};
 use common::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::policy::huge::Enabled;
-use softfault::{
-    Access, CpuId, FaultLocking, HugeKnobs, MlockFlags, ObjectPart, Order, Pfn, PinMut, Term, Tunables, Vm,
-};
+use softfault::{Access, CpuId, FaultLocking, HugeKnobs, MlockFlags, ObjectPart, Pfn, PinMut, Term, Tunables, Vm};
 use softfault_host::Mode;
 use softfault_testkit::formats::Tested;
 use softfault_testkit::random::Random;
@@ -56,10 +54,6 @@ fn tag(page: u64) -> u64 {
 fn is_of(page: u64, bytes: [u8; 8]) {
     let word = u64::from_le_bytes(bytes);
     assert!(word == 0 || word == tag(page), "page {page}: {word:x}");
-}
-
-fn orders(least: u8, most: u8) -> FolioOrders {
-    FolioOrders::new(Order(least), Order(most)).unwrap()
 }
 
 #[test]

@@ -3,23 +3,16 @@
 
 mod common;
 
-use common::{BASE, FIXED, PAGE, PRIVATE, RW, check};
+use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, check, section};
 use softfault::hooks::Holds;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddMemoryRefusal, AddressSpace, Advance, Advice, CpuId, Event, FrameRange, Order, Pfn, RemoveMemoryRefusal,
-    Tunables, Vm,
+    AddMemoryRefusal, AddressSpace, Advance, Advice, CpuId, Event, Order, Pfn, RemoveMemoryRefusal, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-
-const SECTION: u64 = 32_768;
-
-fn section(nr: u64) -> FrameRange {
-    FrameRange { first: Pfn((nr * SECTION) as u32), nr_frames: SECTION }
-}
 
 fn vm(nr_cpus: usize) -> Vm<Hosted> {
     let config = HostedConfig::default().with_arena_bytes(24 << 20).with_spare_bytes((384 - 24) << 20);

@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::huge::HUGE;
-use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW, check};
+use common::huge::{HUGE, byte, huge_pages, map};
+use common::{MAYMOVE, MREMAP_FIXED, PAGE, check};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
@@ -53,20 +53,6 @@ fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
     }
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, before);
-}
-
-fn map(space: &Space<'_>, at: u64, len: u64) {
-    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
-}
-
-fn byte(space: &Space<'_>, at: u64) -> u8 {
-    let mut b = [0];
-    space.read(at, &mut b).unwrap();
-    b[0]
-}
-
-fn huge_pages(space: &Space<'_>) -> u64 {
-    space.rss_pages().anon_huge / 512
 }
 
 #[test]

@@ -335,6 +335,22 @@ pub fn access<F: Format>(
     }
 }
 
+/// Runs the actor as a CPU that runs the space.
+pub fn inside<F: Format>(space: &'static Space<F>, actor: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || {
+        let active = space.activate();
+        actor();
+        drop(active);
+    })
+}
+
+/// The word at `addr`.
+pub fn word_at<F: Format>(space: &Space<F>, addr: u64) -> u64 {
+    let mut bytes = [0; 8];
+    space.read(addr, &mut bytes).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
 /// Runs `schedule` under so many random schedules.
 pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();

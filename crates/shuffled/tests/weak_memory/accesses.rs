@@ -11,12 +11,12 @@ fn store_against(is_final: bool, op: impl Fn(World) + Sync + Send + Copy + 'stat
         let w = World::new();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
-        let remover = inside(w, move || {
+        let remover = inside(w.space, move || {
             op(w);
             done.store(true, SeqCst);
             w.use_fresh_pages();
         });
-        let program = inside(w, move || {
+        let program = inside(w.space, move || {
             for value in 1..=5 {
                 let is_late = is_final && seen.load(SeqCst);
                 match w.store(at(0), value) {
@@ -72,7 +72,7 @@ fn visit_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
         let w = World::new();
         be(1);
         w.space.write(at(0), &[1; 8]).unwrap();
-        let remover = inside(w, move || {
+        let remover = inside(w.space, move || {
             op(w);
             w.use_fresh_pages();
         });
@@ -118,14 +118,14 @@ fn store_against_a_smaller_object() {
         let part = ObjectPart::new(object);
         w.space.mmap_object(at(8), 2 * 4096, RW, FIXED_SHARED, part).unwrap();
         object.write(0, &[7; 8]).unwrap();
-        let shrinker = inside(w, move || {
+        let shrinker = inside(w.space, move || {
             for _ in 0..3 {
                 object.set_size_bytes(2 * 4096);
                 object.set_size_bytes(4096);
                 assert_eq!(object.nr_resident_pages(), 1, "I22: a page beyond the size");
             }
         });
-        let program = inside(w, move || {
+        let program = inside(w.space, move || {
             for value in 1..=12 {
                 match w.store(at(9), value) {
                     Ok(_) | Err(FaultError::BeyondObject) => {}
@@ -147,12 +147,12 @@ fn lookups_against_deferred_nodes() {
         let w = World::tuned(Tunables::default().with_deferred_nodes_max(2));
         w.space.mmap(at(14), 4096, READ, FIXED_PRIVATE).unwrap();
         w.space.mmap(at(15), 4096, RW, FIXED_PRIVATE).unwrap();
-        let mapper = inside(w, move || {
+        let mapper = inside(w.space, move || {
             for page in [12, 10, 8, 6] {
                 w.space.mmap(at(page), 4096, Prot::NONE, FIXED_PRIVATE).unwrap();
             }
         });
-        let program = inside(w, move || {
+        let program = inside(w.space, move || {
             for _ in 0..8 {
                 assert_eq!(w.space.handle_fault(at(14), Access::Write), Err(FaultError::NoRights), "F6");
                 assert!(w.space.handle_fault(at(15), Access::Write).is_ok(), "F6");

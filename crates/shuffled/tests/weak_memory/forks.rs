@@ -13,11 +13,11 @@ fn fork_against(others: impl Fn(World) -> Vec<Actor> + Sync + Send + Copy + 'sta
         w.space.write(at(0), &[0; 16]).unwrap();
         let child = Child::default();
         let slot = child.clone();
-        let forker = inside(w, move || {
+        let forker = inside(w.space, move || {
             let child = w.space.fork().unwrap();
-            let first = word_of(&child, at(0));
+            let first = word_at(&child, at(0));
             for _ in 0..4 {
-                assert_eq!(word_of(&child, at(0)), first, "F5: the child sees a later write");
+                assert_eq!(word_at(&child, at(0)), first, "F5: the child sees a later write");
             }
             *slot.lock().unwrap() = Some(child);
         });

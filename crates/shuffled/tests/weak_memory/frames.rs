@@ -10,7 +10,7 @@ fn thieves() {
         let w = nearly_nothing(4);
         let nr_free = w.vm.vmstat().nr_free_pages;
         let taker = |cpu: u64| {
-            inside(w, move || {
+            inside(w.space, move || {
                 let mut has = [false; 2];
                 for turn in 0..6u64 {
                     let i = (turn % 2) as usize;
@@ -42,7 +42,7 @@ fn thieves() {
 fn frames_on_their_way() {
     shuffled(SCHEDULES, || {
         let w = nearly_nothing(2);
-        let taker = |cpu: u64| inside(w, move || by_store(w, ELSEWHERE + (1 + cpu) * 8 * 4096, 1));
+        let taker = |cpu: u64| inside(w.space, move || by_store(w, ELSEWHERE + (1 + cpu) * 8 * 4096, 1));
         run(NR_CPUS, (0..2).map(taker).collect());
         w.check(&[]);
         assert_eq!(w.vm.vmstat().nr_free_pages, 0);

@@ -10,7 +10,7 @@ mod forks;
 mod frames;
 mod moves;
 
-use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, inside, run, shuffled, vm, word_at};
 use softfault_shuffled::sync::quietly;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, FaultError, ObjectPart, SharedObject, Term, Tunables, Vm};
@@ -95,24 +95,9 @@ impl World {
     }
 }
 
-/// Runs the actor as a CPU that runs the space.
-fn inside(w: World, actor: impl FnOnce() + Send + 'static) -> Actor {
-    Box::new(move || {
-        let active = w.space.activate();
-        actor();
-        drop(active);
-    })
-}
-
-fn word_of(space: &Space, addr: u64) -> u64 {
-    let mut bytes = [0; 8];
-    space.read(addr, &mut bytes).unwrap();
-    u64::from_ne_bytes(bytes)
-}
-
 /// Writes ever higher values to a word, which nobody else writes, and reads them.
 fn count_up(w: World, addr: u64, write: impl Fn(World, u64, u64) + Send + 'static) -> Actor {
-    inside(w, move || {
+    inside(w.space, move || {
         for value in 1..=LAST {
             write(w, addr, value);
             assert_eq!(w.load(addr), Ok(value), "a write is lost");

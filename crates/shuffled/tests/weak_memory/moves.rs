@@ -17,7 +17,7 @@ fn use_against_moves(write: fn(World, u64, u64)) {
         });
         run(NR_CPUS, vec![mover, count_up(w, at(0), write)]);
         w.check(&[]);
-        assert_eq!(word_of(w.space, at(0)), LAST);
+        assert_eq!(word_at(w.space, at(0)), LAST);
     });
 }
 
@@ -41,8 +41,8 @@ fn stores_against_mremap(flags: MremapFlags) {
         w.space.mmap(old, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
         let stored: Arc<Mutex<[u64; 4]>> = Arc::default();
         let results = stored.clone();
-        let mover = inside(w, move || _ = w.space.mremap(old, 4 * 4096, 4 * 4096, flags, new).unwrap());
-        let program = inside(w, move || {
+        let mover = inside(w.space, move || _ = w.space.mremap(old, 4 * 4096, 4 * 4096, flags, new).unwrap());
+        let program = inside(w.space, move || {
             for value in 1..=LAST {
                 let page = value % 4;
                 match w.store(old + page * 4096, value) {
@@ -57,9 +57,9 @@ fn stores_against_mremap(flags: MremapFlags) {
         let stored = *stored.lock().unwrap();
         be(0);
         for (page, value) in (0..4).zip(stored) {
-            let mut found = word_of(w.space, new + page * 4096);
+            let mut found = word_at(w.space, new + page * 4096);
             if flags == KEEP && value > 0 && found != value {
-                found = word_of(w.space, old + page * 4096);
+                found = word_at(w.space, old + page * 4096);
             }
             assert_eq!(found, value, "a page that was written is lost");
         }

@@ -17,8 +17,8 @@ pub use format::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    AddressSpace, Advice, CpuId, FaultLocking, HugeKnobs, HugetlbLocking, Machine, MapFlags, MremapFlags, Pfn, Prot,
-    RssPages, Tunables, Vm,
+    AddressSpace, Advice, CpuId, FaultLocking, FrameRange, HugeKnobs, HugetlbLocking, Machine, MapFlags, MremapFlags,
+    Pfn, Prot, RssPages, Tunables, Vm,
 };
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
@@ -53,6 +53,9 @@ pub const POPULATE_READ: Advice = Advice::PopulateRead;
 pub const POPULATE_WRITE: Advice = Advice::PopulateWrite;
 pub const GUARD_INSTALL: Advice = Advice::GuardInstall;
 pub const GUARD_REMOVE: Advice = Advice::GuardRemove;
+
+/// Frames of what is added and removed.
+pub const SECTION: u64 = 1 << 15;
 
 /// Where the tests map with `FIXED`: in the middle of a leaf table.
 pub const BASE: u64 = 0x10_0008_0000;
@@ -252,4 +255,31 @@ impl Frames {
         }
         frames
     }
+}
+
+pub fn section(nr: u64) -> FrameRange {
+    FrameRange { first: Pfn((nr * SECTION) as u32), nr_frames: SECTION }
+}
+
+pub fn dirty_pages(space: &Space<'_>) -> u64 {
+    let mut nr = 0;
+    space.smaps(&mut |entry| nr += entry.dirty_pages);
+    nr
+}
+
+/// Steps that `f` takes in the core.
+pub fn steps_of(f: impl FnOnce()) -> u64 {
+    let before = softfault_host::nr_steps();
+    f();
+    softfault_host::nr_steps() - before
+}
+
+/// The error in words.
+pub fn text<T>(result: Result<T, impl std::fmt::Display>) -> Result<(), String> {
+    result.map(drop).map_err(|e| e.to_string())
+}
+
+/// The same of a space, which is kept.
+pub fn keep<'a>(others: &mut Vec<Space<'a>>, made: Result<Space<'a>, impl std::fmt::Display>) -> Result<(), String> {
+    made.map(|space| others.push(space)).map_err(|e| e.to_string())
 }

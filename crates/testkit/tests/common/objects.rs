@@ -1,8 +1,8 @@
 //! For tests of shared objects: mappings of them, and bytes through mappings and handles.
 
-use super::{FIXED, Hosted, PAGE, RW, Space, World, frame_of};
+use super::{BASE, FIXED, Hosted, PAGE, RW, Space, World, frame_of};
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, FaultError, MapFlags, ObjectPart, Order, Pfn, SharedObject};
+use softfault::{Access, CpuId, FaultDone, FaultError, MapFlags, ObjectPart, Order, Pfn, SharedObject, Vm};
 
 pub type Object<'vm> = SharedObject<'vm, Hosted>;
 
@@ -33,6 +33,17 @@ pub fn content<const N: usize>(object: &Object<'_>, at: u64) -> [u8; N] {
 
 pub fn touch(space: &Space<'_>, at: u64) -> Result<(), FaultError> {
     space.handle_fault(at, Access::Write).map(drop)
+}
+
+/// A read fault of the `page`th page at `BASE`.
+pub fn read(space: &Space<'_>, page: u64) -> Result<FaultDone, FaultError> {
+    space.handle_fault(BASE + page * PAGE, Access::Read)
+}
+
+/// The same on this CPU, which the calling thread becomes for it.
+pub fn read_on(vm: &Vm<Hosted>, space: &Space<'_>, cpu: u16, page: u64) -> Result<FaultDone, FaultError> {
+    let _cpu = vm.machine().bind(CpuId(cpu)).unwrap();
+    read(space, page)
 }
 
 /// Folios of `least` to `most` orders.

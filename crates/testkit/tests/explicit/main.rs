@@ -6,11 +6,11 @@
 mod common;
 mod foreign;
 
-use common::objects::{EXTRA, Object, bytes, content, map, orders, whole};
+use common::objects::{EXTRA, Object, bytes, content, map, orders, read, read_on, whole};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, EvictError, FaultDone, FaultError, FillError, InstallError, MlockFlags, NewFileError,
+    Access, Errno, Event, EvictError, FaultDone, FaultError, FillError, InstallError, MlockFlags, NewFileError,
     ObjectWriteError, StoppedAt, Term, Vpn,
 };
 use std::thread;
@@ -23,16 +23,6 @@ fn explicit<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'
 /// Where a call has stopped, and why.
 fn stop<T, E: Copy>(result: Result<T, StoppedAt<E>>) -> Option<(u64, E)> {
     result.err().map(|at| (at.page, at.error))
-}
-
-fn read(space: &Space<'_>, page: u64) -> Result<FaultDone, FaultError> {
-    space.handle_fault(BASE + page * PAGE, Access::Read)
-}
-
-/// The program's access, as the embedder makes it possible.
-fn read_on(vm: &softfault::Vm<Hosted>, space: &Space<'_>, cpu: u16, page: u64) -> Result<FaultDone, FaultError> {
-    let _cpu = vm.machine().bind(CpuId(cpu)).unwrap();
-    read(space, page)
 }
 
 const SIZES: [(u8, u8); 3] = [(0, 0), (0, 3), (2, 2)];

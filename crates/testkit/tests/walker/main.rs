@@ -37,12 +37,6 @@ fn with_walker(test: impl Fn(&Space<'_>, &Walk<'_, '_>)) {
     assert_eq!(vm.vmstat().nr_free_pages, before);
 }
 
-fn dirty_pages(space: &Space<'_>) -> u64 {
-    let mut nr = 0;
-    space.smaps(&mut |entry| nr += entry.dirty_pages);
-    nr
-}
-
 fn loaded(walker: &Walk<'_, '_>, walked: &Walked<'_>) -> Result<u8, Miss> {
     let mut byte = [0];
     walker.load_through(walked, 0, &mut byte).map(|()| byte[0])
