@@ -3,6 +3,7 @@
 // an error: nobody can tell the one from the other but by surviving.
 // With arguments SEED and ROUNDS: programs with random bytes changed, which may do what they like but end.
 #define _GNU_SOURCE
+#include "freemem.h"
 #include "random.h"
 #include <elf.h>
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -176,12 +176,6 @@ static void random_case(void) {
     memcpy(image.head.e_ident, ELFMAG "\2\1\1", 7);
     put(&image, next() % 8 ? sizeof image : next() % sizeof image, 0700);
     met(PATH, no_args);
-}
-
-static unsigned long free_bytes(void) {
-    struct sysinfo info;
-    sysinfo(&info);
-    return info.freeram * info.mem_unit;
 }
 
 int main(int argc, char **argv) {

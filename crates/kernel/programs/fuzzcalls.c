@@ -2,6 +2,7 @@
 // live, and afterwards as much memory has to be free as before. Not for Linux: some calls work there.
 // Usage: fuzzcalls [SEED [ROUNDS]]
 #define _GNU_SOURCE
+#include "freemem.h"
 #include "random.h"
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,12 +71,6 @@ static void play(void) {
         if (getpid() != me) _exit(0);
     }
     _exit(0);
-}
-
-static unsigned long free_bytes(void) {
-    struct sysinfo info;
-    sysinfo(&info);
-    return info.freeram * info.mem_unit;
 }
 
 /* The huge zero page stays, once somebody has read from memory that may be huge: let it be made before anything is

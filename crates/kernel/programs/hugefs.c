@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "hugefiles.h"
+#include "hugemounts.h"
 #include <dirent.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -11,21 +12,8 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
-#define HUGE (2 * MIB)
-#define AT "/tmp/huge"
-#define NR "/proc/sys/vm/nr_hugepages"
 #define MAGIC 0x958458f6
-#define PUNCH 3
 #define KEEP_SIZE 1
-
-static int pool_is(long nr, long free, long reserved) {
-    long there[] = {of_file("/proc/meminfo", "HugePages_Total:"), of_file("/proc/meminfo", "HugePages_Free:"),
-                    of_file("/proc/meminfo", "HugePages_Rsvd:")};
-    if (there[0] == nr && there[1] == free && there[2] == reserved)
-        return 1;
-    printf("%ld pages, %ld free, %ld reserved\n", there[0], there[1], there[2]);
-    return 0;
-}
 
 static int do_mount(const char *options) {
     return mount("none", AT, "hugetlbfs", 0, options) == 0 ? 0 : errno;

@@ -2,25 +2,12 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "hugefiles.h"
+#include "hugemounts.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#define HUGE (2 * MIB)
-#define AT "/tmp/huge"
-#define NR "/proc/sys/vm/nr_hugepages"
-#define PUNCH 3
-
-static int pool_is(long nr, long free, long reserved) {
-    long there[] = {of_file("/proc/meminfo", "HugePages_Total:"), of_file("/proc/meminfo", "HugePages_Free:"),
-                    of_file("/proc/meminfo", "HugePages_Rsvd:")};
-    if (there[0] == nr && there[1] == free && there[2] == reserved)
-        return 1;
-    printf("%ld pages, %ld free, %ld reserved\n", there[0], there[1], there[2]);
-    return 0;
-}
 
 static volatile char *map(int fd, long pages, int prot, int flags) {
     return mmap(0, pages * HUGE, prot, flags, fd, 0);

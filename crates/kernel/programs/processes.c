@@ -1,6 +1,7 @@
 // Processes: fork, vfork, execve, wait, groups, signals between them. Prints one line per part; on Linux
 // the lines are the same.
 #define _GNU_SOURCE
+#include "parts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -19,12 +20,6 @@
 extern char **environ;
 static const char *self;
 static volatile sig_atomic_t nr_children, nr_alarms, last_pid, last_status, last_code;
-
-static void check(int ok, const char *what) {
-    printf("%s %s\n", ok ? "ok" : "FAILED", what);
-    fflush(stdout);
-    if (!ok) exit(1);
-}
 
 static void on_child(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;

@@ -2,6 +2,8 @@
 // one line per part; on Linux the lines are the same (the tests of memory that runs out are left out there:
 // argument "gentle").
 #define _GNU_SOURCE
+#include "freemem.h"
+#include "parts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,23 +16,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static int gentle;
-
-static void check(int ok, const char *what) {
-    printf("%s %s\n", ok ? "ok" : "FAILED", what);
-    fflush(stdout);
-    if (!ok) exit(1);
-}
-
-static unsigned long free_bytes(void) {
-    struct sysinfo info;
-    sysinfo(&info);
-    return info.freeram * info.mem_unit;
-}
 
 // A child's space is freed when its last CPU loads another one: a moment later.
 static void settled(unsigned long before, const char *what) {
