@@ -126,7 +126,11 @@ fn a_folio_that_is_not_found_leaves_no_trace() {
     assert_eq!((block.nr_free(), block.class()), (0, Class::Movable));
     block.release_words(2..4, !0, Content::Unknown);
     block.release_words(6..7, !0, Content::Unknown);
+    // It has pages of objects, and goes on naming a run of 128 frames that it has no more.
+    block.mark(Class::Shared);
+    block.see_runs();
     block.claim_exact(3, 1 << 63).unwrap();
+    assert!(block.may_have_run(0, Order(7)));
     assert!((7..=9).all(|order| !has_left_a_trace(order)), "the first of two words was claimed");
     // It says that it is wholly free: somebody's claim is in progress, or was a moment ago.
     block.release_words(0..2, !0, Content::Unknown);
