@@ -60,6 +60,8 @@ impl Place {
         // Nobody debugs these builds, and debug information is much of what they cost.
         for profile in ["DEV", "TEST", "RELEASE"] {
             command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");
+            // Incremental builds of several units that are optimised across each other may not link (undefined symbols).
+            command.env(format!("CARGO_PROFILE_{profile}_LTO"), "off");
         }
         // Each build serves one test: what counts is the time from a changed line to its end. Whoever builds each file
         // once, as the gate does, turns incremental builds off in the environment.

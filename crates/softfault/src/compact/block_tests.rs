@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::addr::Access;
-use crate::frame::Kind;
+use crate::frame::{Class, Kind};
 use crate::policy::compact::CompactBudget;
+use crate::policy::huge::Enabled;
 use crate::space::AddressSpace;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
@@ -74,6 +75,34 @@ fn without_room_elsewhere_everything_is_put_back() {
         vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
     vm.check(&[], &mut std::vec![0; 4096]).unwrap();
+}
+
+/// All free frames lie in blocks with tables: those in full blocks of pages can go there.
+#[test]
+fn a_full_block_is_emptied_into_blocks_of_tables() {
+    let mut tunables = Tunables::default();
+    tunables.thp.enabled = Enabled::Never;
+    let vm = vm(4096, tunables);
+    let space = vm.new_space().unwrap();
+    space.mmap(1 << 30, 2048 << 12, RW, FIXED_PRIVATE).unwrap();
+    (0..1100).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
+    vm.steal_caches();
+    let mut nr_full = 0;
+    for block in vm.frames.blocks.names().iter().map(|b| vm.frames.blocks.at(b)) {
+        block.unreserve(1);
+        if block.nr_free() == 0 {
+            nr_full += 1;
+            continue;
+        }
+        // A table in each, so that none is wholly free.
+        let is_free = |w: &usize| block.claim_exact(*w, 1).is_some();
+        vm.count_taken((0..BLOCK_WORDS).find(is_free).map_or(0, |_| 1));
+        block.mark(Class::Fixed);
+    }
+    assert!(nr_full > 0, "the blocks of the pages");
+    let made = Attempt::new(&vm, &CompactBudget::BACKGROUND).run().unwrap();
+    assert!((0..1100).all(|page| block_of(&space, page) != BlockId::of(made.first)));
+    vm.give_back_huge(made.first, made.content);
 }
 
 /// Pages of a block that have moved when the time ran out, at so many looks at the
