@@ -51,6 +51,16 @@ impl Memory {
         written.map_err(|e| LabError::host(format!("a memfd of {nr_pages} pages"), e))?;
         Ok(Memory(file))
     }
+
+    /// As ours is before its first reads.
+    fn read_by_handle(&self, load: &Load) -> Result<(), LabError> {
+        let mut bytes = [0; PAGE_BYTES as usize];
+        for page in 0..load.nr_pages {
+            self.0.read_exact_at(&mut bytes, page * PAGE_BYTES).map_err(|e| LabError::host("reading the file", e))?;
+        }
+        std::hint::black_box(bytes);
+        Ok(())
+    }
 }
 
 /// One row.
@@ -61,6 +71,7 @@ pub fn run(memory: &Memory, load: &Load, job: Job) -> Result<Sample, LabError> {
     };
     let part_pages = piece_pages.map_or(load.nr_pages, |piece| part_pages(load, piece, job.nr_threads));
     let pagemap = File::open("/proc/self/pagemap").map_err(|e| LabError::host("/proc/self/pagemap", e))?;
+    memory.read_by_handle(load)?;
     let done = crew::together(job.nr_threads, &load.cpus, |thread, steps| {
         let mut sum = Sample::default();
         for _ in 0..load.nr_rounds() {
