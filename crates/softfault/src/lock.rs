@@ -19,7 +19,7 @@ pub(crate) struct WordLock<'a, M: Machine> {
     machine: &'a M,
 }
 
-/// Whether nobody holds the lock in the word: for checks at rest.
+/// Whether no CPU holds the lock in the word: for checks at rest.
 pub(crate) fn is_free(word: &Word) -> bool {
     word.get() == FREE
 }
@@ -30,7 +30,7 @@ pub(crate) fn try_lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> O
     taken.ok().map(|_| WordLock { word, machine })
 }
 
-/// Takes the lock in a word that was zero when nobody knew of it.
+/// Takes the lock in a word that was zero before another CPU knew of it.
 pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> WordLock<'a, M> {
     for _ in 0..SPINS {
         if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {

@@ -65,7 +65,7 @@ impl<F: Format> Drop for CpuGuard<'_, F> {
     /// In a hook or a subscriber that is not already panicking.
     fn drop(&mut self) {
         if CALLBACKS.get() > 0 {
-            // The operation that called goes on as this CPU, so nobody else may become it.
+            // The operation that called goes on as this CPU, so no other thread may become it.
             assert!(std::thread::panicking(), "E3: the guard of {:?} is dropped in a callback of the core", self.cpu);
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! One of the lab's files with `unsafe`; its invariants:
 //! - **L5** the arena is one mapping that lives as long as the machine; frame `n`
-//!   is its bytes from `4096 n`, and nobody else has its address (I1);
+//!   is its bytes from `4096 n`, and nothing else has its address (I1);
 //! - **L6** the whole simulation is one thread, so that I2 to I4 hold at once: it
 //!   is one CPU at a time, its operations are in order, and there are no
 //!   translations, since nothing but `handle_fault` is called.

@@ -4,7 +4,7 @@
 //! window    of the VMA's part in the leaf table of the fault         policy/around.rs
 //! folio     all of the fault's folio in that part, if it is larger
 //! entries   those that are none, in one section, the fault's own
-//! pages     those in memory that nobody is putting in, taking out or moving: others are skipped
+//! pages     those in memory that no CPU is putting in, taking out or moving: others are skipped
 //! ```
 //! Nothing here waits, and no frame is taken: what is not there, or is not at rest, is left to its own
 //! fault. Each entry is written by compare-and-swap from none, in the section in which the page was
@@ -281,7 +281,7 @@ fn fill_run<F: Format>(entries: &[Word], before: Leaf, fill: &impl Fn(Slot<'_, F
     nr_mapped
 }
 
-/// The frame of a page that is there, and that nobody is putting in, taking out or moving.
+/// The frame of a page that is there, and that no CPU is putting in, taking out or moving.
 fn ready(page: ObjectPage) -> Option<PageFrame> {
     if let ObjectPage::Frame(frame) = page { Some(frame) } else { None }
 }

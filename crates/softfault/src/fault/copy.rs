@@ -5,7 +5,7 @@
 //! foreign `Busy` entry), and the page (everyone else waits for it).
 //!
 //! old -> Busy -> shootdown -> copy -> new: between the shootdown and the new entry no CPU has a
-//! translation. So no two CPUs ever see different frames, nobody writes the old frame while it is
+//! translation. So no two CPUs ever see different frames, no CPU writes the old frame while it is
 //! copied, and the sequence is the break-before-make that Arm and RISC-V require.
 //!
 //! The old frame may be an object's, shown by a private mapping. Others may then write it while it is

@@ -80,7 +80,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     }
 
     /// Allocates one frame. It is refused only after the preallocation was emptied: that may
-    /// contain the last frames, and nobody may wait while it holds frames.
+    /// contain the last frames, and no CPU may wait while it holds frames.
     fn obtain(&mut self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         if self.held.is_some() {
             if let Ok(pfn) = self.vm.source().frame(fill) {

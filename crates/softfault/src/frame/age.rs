@@ -5,7 +5,7 @@
 //! age of frame generation now - generation in which it was last seen accessed, 0 to 3
 //! use          walks of page tables, and claims of frames, write the generation of now
 //! advance      a pass over all blocks moves what is 3 old, in frames in use, to 2: the 3 of the
-//!              next generation. Then nobody has the number (modulo 4) that is used next
+//!              next generation. Then no frame has the number (modulo 4) that is used next
 //! ```
 //! In steady state a claim reads one line, which has the ages of 256 frames, and the word of the
 //! generation, and writes neither. Free frames have any age. A pass skips them, so memory that was
@@ -98,7 +98,7 @@ impl Frames {
         loop {
             let seen = self.ages.now();
             let age = seen.age_of(self.generation_of(from));
-            // During a pass nobody writes the generation that it moves away.
+            // During a pass no CPU writes the generation that it moves away.
             let age = if seen.is_passing() { age.min(OLDEST_AGE - 1) } else { age };
             let is_current = || self.ages.now() == seen;
             match block.set_generation(w, 1 << bit, seen.of_age(age), &is_current) {

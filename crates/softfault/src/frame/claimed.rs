@@ -2,7 +2,7 @@
 //! frames.
 //!
 //! Such frames count as held: an allocation waits for them before it is refused (`last_resort`,
-//! I28). The holder allocates nothing and waits for nobody who allocates.
+//! I28). The holder allocates nothing and waits for no CPU that allocates.
 //!
 //! Locks on entry: none, no section.
 
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 const COMPACTION: u64 = 0xffff;
 
 impl<M: Machine> Memory<M> {
-    /// Claims the free frames of a block, if the block exists, nobody has reserved it, and no
+    /// Claims the free frames of a block, if the block exists, no CPU has reserved it, and no
     /// allocation has the last-resort turn.
     pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a, M>> {
         let frames = &self.frames;

@@ -10,7 +10,7 @@
 //! ```
 //! Added memory is initialised in the same way (`lay_out.rs`).
 //!
-//! Locks on entry: none, no section. Takes a lock under which nobody waits for frames.
+//! Locks on entry: none, no section. Takes a lock under which no CPU waits for frames.
 
 use super::lay_out::{BLOCK_FRAMES_PER_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION};
 use super::mem_sections::MEM_SECTION_FRAMES;

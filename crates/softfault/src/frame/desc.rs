@@ -176,7 +176,7 @@ impl FrameState {
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
-    /// Whether an object's page is at rest: its content is valid, and nobody reads or writes it.
+    /// Whether an object's page is at rest: its content is valid, and no CPU reads or writes it.
     pub fn is_at_rest(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
     }
@@ -331,7 +331,7 @@ impl FrameDesc {
         }
     }
 
-    /// Clears MAPPED and REFERENCED of a folio without entries, which the caller has marked as moving: nobody can make one.
+    /// Clears MAPPED and REFERENCED of a folio without entries, which the caller has marked as moving: no CPU can make one.
     pub(crate) fn forget_mapped(&self) {
         self.state.fetch_and(!(MAPPED | REFERENCED), Ordering::AcqRel);
     }

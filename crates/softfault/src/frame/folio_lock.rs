@@ -4,9 +4,9 @@
 //! LOCKED                the CPU that has set it is the only one that uses the folio
 //! LOCKED | WRITEBACK    its content is being written
 //! LOCKED, not UPTODATE  its content is being read
-//! WAITERS               somebody sleeps until LOCKED is clear
+//! WAITERS               a CPU sleeps until LOCKED is clear
 //! ```
-//! A folio that is locked is mapped by no entry, and pinned by nobody. The word of its page names
+//! A folio that is locked is mapped by no entry, and not pinned. The word of its page names
 //! it (`source/swapped.rs`), so that a fault on the page finds it, and waits.
 //!
 //! A waiter sleeps at one of a few words that count wakes, not at the descriptor: the folio may be

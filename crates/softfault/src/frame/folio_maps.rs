@@ -20,7 +20,7 @@ impl FrameDesc {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Answers nobody: most users have LOCK, an entry's lock bit or a section. Two
+    /// Answers no other CPU: most users have LOCK, an entry's lock bit or a section. Two
     /// descriptors, a line, are one step.
     fn sub_frames(&self, first: Pfn) -> impl Iterator<Item = (u64, Pfn)> {
         (0..Self::NR_SUB_FRAMES).map(move |i| {

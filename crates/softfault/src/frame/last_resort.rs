@@ -7,7 +7,7 @@
 //! the word on which it began, whichever CPU it runs on by then.
 //!
 //! A holder never waits for frames. So an allocation that fails first gives back what its caller
-//! holds, and then takes a last-resort turn ([`LastResort`]). There it is refused only if nobody
+//! holds, and then takes a last-resort turn ([`LastResort`]). There it is refused only if no CPU
 //! else held frames while it searched. It reclaims nothing; a refused caller may
 //! (`space/reclaim.rs`). One caller at a time has the turn, in the order of requests. Otherwise two
 //! callers that claim and give back alternately could refuse or delay each other for ever. A caller
@@ -16,7 +16,7 @@
 //! A refusal takes a bounded number of attempts, whatever other programs do. Daemons claim nothing
 //! while an allocation has the turn. After [`ATTEMPTS_BEFORE_FREEZE`] attempts its owner asks for a
 //! freeze. From then on a caller that finds no frame in the CPU's frame cache gives back what it
-//! holds and waits for a turn. Holds that had begun end, because their owners wait for nobody who
+//! holds and waits for a turn. Holds that had begun end, because their owners wait for no CPU that
 //! waits for frames. A new hold needs either a check that was made before the freeze, at most one
 //! per CPU, or a frame from a frame cache, and the first undisturbed attempt of a freeze empties
 //! those. An attempt during a freeze fails only if one of these holds ended during it.
@@ -60,7 +60,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Repeats an allocation until it succeeds, or fails while nobody else holds frames. A failed
+    /// Repeats an allocation until it succeeds, or fails while no other CPU holds frames. A failed
     /// attempt keeps nothing.
     pub(crate) fn surely<T>(
         &self,
@@ -189,7 +189,7 @@ impl<M: Machine> LastResort<'_, M> {
         Holders { marked, sum: self.sum(&marked) }
     }
 
-    /// Whether nobody has held a frame since. Words only grow, so equal sums mean equal words. On
+    /// Whether no CPU has held a frame since. Words only grow, so equal sums mean equal words. On
     /// CPUs marked since then, only unsuccessful holds have begun; no other CPU has lost its mark
     /// (`unmark`).
     fn are_still(&self, before: &Holders) -> bool {

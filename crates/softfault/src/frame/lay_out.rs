@@ -5,7 +5,7 @@
 //! lay out   descriptors and blocks, which are zeroes, say that each frame is in use ─▶ the tables name them
 //! bring     each block is released, as if it had been used
 //! ```
-//! Locks on entry: none, no section. Takes one under which nobody waits.
+//! Locks on entry: none, no section. Takes one under which no CPU waits.
 
 use super::desc::FrameKind;
 use super::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of, range_of};

@@ -6,13 +6,13 @@
 //! places of blocks        a word per section ──▶ 64 blocks
 //! ```
 //! Within a memory section both are dense. So finding a descriptor by frame number takes one load,
-//! of a word that nobody writes while the section exists. A hole has neither: 1 GiB at 512 GiB
+//! of a word that no CPU writes while the section exists. A hole has neither: 1 GiB at 512 GiB
 //! costs the descriptors of 1 GiB, plus a word of each table and a row of the summaries for each
 //! 128 MiB below it. If part of a section is a hole, the hole's frames have descriptors and are
 //! reserved.
 //!
 //! A block of a hole looks like one whose frames are all in use (`no_memory`), so a pass over
-//! blocks by number needs no check. It is never written: it offers nothing, so nobody reserves it
+//! blocks by number needs no check. It is never written: it offers nothing, so no CPU reserves it
 //! or claims from it. Descriptors differ. The owner of a frame, or of an entry or slot that names
 //! it, knows that the descriptor exists ([`desc`](Frames::desc)). For any other number
 //! [`find_desc`](Frames::find_desc) checks, and its result lives as long as a read-side section.

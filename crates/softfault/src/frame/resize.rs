@@ -6,7 +6,7 @@
 //! remove   each block is claimed as for a huge page (may fail) ─▶ descriptors: removed ─▶ the machine has it back
 //! ```
 //! A hole's block looks like one whose frames are all in use and unmovable (`BlockData::of_no_memory`), so
-//! nobody sees a difference when the tables change. The rest are ordinary claims and releases: the first CPU
+//! no CPU sees a difference when the tables change. The rest are ordinary claims and releases: the first CPU
 //! that claims the last frame of a section gets it.
 //!
 //! The metadata of a removed section is kept in case it comes back: 33 bytes per frame. So existing views of

@@ -1,7 +1,7 @@
 //! Counts of free frames, and counters.
 //!
 //! Each CPU counts the frames that it claims from the blocks less those that it gives back to them,
-//! wherever they came from, in a word that nobody else writes. The frames that were free at first less the sum
+//! wherever they came from, in a word that no other CPU writes. The frames that were free at first less the sum
 //! is what the bitmaps say is free (I43). So counting all of memory reads the CPUs and no block,
 //! and no fault writes an additional line. Frames of deferred sections are free from the beginning, so
 //! that nothing is counted when one comes. Added memory is counted once all of it is there.

@@ -23,7 +23,7 @@
 //!
 //! Only the CPU that found nothing in the word continues upwards, so the others may return before
 //! their blocks can be found. For free frames ([`assure`](Summary::assure)) each CPU checks all
-//! levels and clears what is still set, so that nobody is refused frames that it freed itself.
+//! levels and clears what is still set, so that no CPU is refused frames that it freed itself.
 //!
 //! A search goes up to the first row with something after its place, and down again: it reads at
 //! most two words for each level. It may miss concurrent changes. If a word has nothing although

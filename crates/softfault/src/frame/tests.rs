@@ -165,8 +165,7 @@ fn a_table_that_no_entry_names_is_noticed() {
     assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
 
-/// I28: another CPU has the last free frames, and they come back while an
-/// allocation looks for them.
+/// I28: another CPU has the last free frames, and they come back while an allocation looks for them.
 #[test]
 fn held_frames_are_waited_for() {
     let vm = vm(1024, Tunables::default());
@@ -250,8 +249,7 @@ fn a_thief_outside_a_last_resort_leaves_marks() {
     drop(held);
 }
 
-/// A refusal on one CPU after one on another takes one attempt, as if the CPUs had never had
-/// frames.
+/// A refusal on one CPU after one on another takes one attempt, as if the CPUs had never had frames.
 #[test]
 fn a_refusal_takes_one_attempt_on_each_cpu() {
     let vm = vm_of(4, 1024, Tunables::default()).unwrap();
@@ -288,8 +286,7 @@ fn compaction_robs_some_cpus_at_a_time() {
     }
 }
 
-/// I28: in each attempt a hold of somebody else ends, until the others are asked to
-/// stand back.
+/// I28: in each attempt a hold of another CPU ends, until the others are asked to stand back.
 #[test]
 fn a_refusal_takes_a_bounded_number_of_attempts() {
     let vm = vm(1024, Tunables::default());

@@ -53,7 +53,7 @@ impl Fill {
 pub(crate) enum Search {
     /// In the CPU's own frame cache and in the blocks.
     Blocks,
-    /// In other CPUs' frame caches, too. Only while nobody else holds frames: a thief could take
+    /// In other CPUs' frame caches, too. Only while no other CPU holds frames: a thief could take
     /// what a refill has just claimed.
     Everywhere,
 }

@@ -10,7 +10,7 @@
 //! or look: it adds that change, and the change of the current block group, to the sum. The number
 //! of blocks until then depends on the distance to the watermark (`policy/watermark.rs`), now and
 //! at the last sample, so the shared sum is rarely written while much is free. Frames that others
-//! free in a block group where nobody begins a block would be missed. So each sample also counts
+//! free in a block group where no CPU begins a block would be missed. So each sample also counts
 //! one random block group again if that has more free frames, and several in turn if little seems
 //! to be free. Memory of a few block groups has no shared sum.
 //!
@@ -18,7 +18,7 @@
 //! reserve is full. The first CPU that begins a block then makes the *phase* odd. The first one
 //! that begins a block while somebody would react again makes it even and starts a *round*: all
 //! block groups are counted again. Until the round is over, each CPU that begins a block counts
-//! some of them, and nobody uses the sum.
+//! some of them, and no CPU uses the sum.
 //!
 //! At rest, and after each block group was sampled, the free frames in blocks are between 2/3 and
 //! 4/3 of the number seen here (I41). Otherwise they may be fewer, by half of the distance from
@@ -116,7 +116,7 @@ impl<M: Machine> Memory<M> {
         // How far the watermark was before others took most of what was free says nothing.
         let nr_seen = frames.nr_seen_free() + self.nr_unseen();
         let allowed = blocks_to_next_sample(nr_seen, high, self.machine.nr_cpus() as u64);
-        // At the very beginning all that is free is known; nobody else has written the line then.
+        // At the very beginning all that is free is known; no other CPU has written the line then.
         let noted = Some(cpu.samples_after.get()).filter(|nr| *nr > 0);
         let samples_after = noted.map_or(allowed, |nr| nr.min(allowed));
         if is_known && samples_after > 1 {
@@ -175,7 +175,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl Watch {
-    /// Whether frames may have been taken that nobody has counted: the sum says nothing.
+    /// Whether frames may have been taken that no CPU has counted: the sum says nothing.
     pub(super) fn is_recounting(&self) -> bool {
         !self.phase.load(Ordering::Acquire).is_multiple_of(2) || self.nr_to_recount.load(Ordering::Relaxed) as i64 > 0
     }

@@ -29,7 +29,7 @@ pub(crate) mod tell;
 
 use crate::sync::Word;
 
-/// In every space; a line of its own, which nobody writes without subscriptions.
+/// In every space; a line of its own, which no CPU writes without subscriptions.
 #[repr(C, align(64))]
 pub(crate) struct NotifyLine {
     /// Subscriptions in force. Changes under the writer lock.

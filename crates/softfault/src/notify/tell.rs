@@ -98,7 +98,7 @@ impl<M: Machine> Base<M> {
         Invalidation { base: self, space: told.then_some(space), range, why }
     }
 
-    /// Whether there was somebody to tell.
+    /// Whether there was a subscriber to tell.
     #[cold]
     pub(crate) fn tell_start(&self, space: Told<'_>, range: PageRange, why: Why) -> bool {
         space.line.nr_untold.fetch_add(1, Ordering::AcqRel);
@@ -135,7 +135,7 @@ impl<M: Machine> Base<M> {
 }
 
 impl<M: Machine> Invalidation<'_, M> {
-    /// Whether there was somebody to tell.
+    /// Whether there was a subscriber to tell.
     pub(crate) fn was_told(&self) -> bool {
         self.space.is_some()
     }

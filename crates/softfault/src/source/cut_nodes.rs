@@ -6,7 +6,7 @@
 //! were no frames, stays whole, and its discarded part is zeroed.
 //!
 //! The nodes count as used frames, not as held ones, until they are freed: a discard waits for others,
-//! so nobody may wait for it (I28).
+//! so no CPU may wait for it (I28).
 //!
 //! Locks on entry: the object's `resize`, no section.
 

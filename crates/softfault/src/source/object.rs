@@ -75,7 +75,7 @@ pub(crate) struct ObjectData {
     pub(crate) nr_cuts: Word,
     /// Held while pages of a pool are reserved (`reserved.rs`). Sleeps.
     pub(super) reserving: Word,
-    /// Writes to the file that have failed, and how many of them somebody was told of (`file_write.rs`): both in halves.
+    /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
     pad: [Word; 6],
     /// Who maps it: see `members`.

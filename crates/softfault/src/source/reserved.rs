@@ -93,7 +93,7 @@ impl<M: Machine> Links<M> {
             };
             match begun {
                 Some(true) => index += pool.order().nr_pages(),
-                // A fill waits for nobody.
+                // A fill waits for no CPU.
                 Some(false) => self.machine.relax(),
                 None => self.add_node((id, pool), index, frame()?),
             }

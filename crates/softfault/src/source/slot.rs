@@ -27,7 +27,7 @@
 //! | 0 | nothing below |
 //! | frame, order 0, no mark | a node: for the rest of the object's life, but for nothing else |
 //! | frame, the order of the level | a folio |
-//! | FILLING | a folio that somebody is about to put in |
+//! | FILLING | a folio that a CPU is about to put in |
 //!
 //! So a node and a folio are both installed by compare-and-swap from 0, and one of them wins. A
 //! folio is replaced by a node where it is cut (`cut.rs`).

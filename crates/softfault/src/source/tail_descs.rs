@@ -11,7 +11,7 @@ use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
     /// Unmarks pages that were marked as leaving and are not moving. If they are one folio of whole blocks,
-    /// calls `f` with its head first: no entry maps the folio, and nobody else changes it.
+    /// calls `f` with its head first: no entry maps the folio, and no other CPU changes it.
     pub(crate) fn object_unbar<T>(&self, id: ObjectId, pages: ObjectPages, f: &dyn Fn(PageFrame) -> T) -> Option<T> {
         let mut result = None;
         let _ = self.for_each_page(id, pages, &mut |index, slot| {

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 
 impl<'vm, M: Machine> Prealloc<'vm, M> {
     /// The outcome of an attempt that finds a page swapped out. The frame comes first, because
-    /// nobody may wait for frames during a read.
+    /// no CPU may wait for frames during a read.
     #[cold]
     pub(crate) fn for_swapped(&self, slot: SwapSlot) -> Turn<'vm, M> {
         if self.singles[Fill::Raw as usize].is_some() { Turn::SwapIn(slot) } else { Turn::Need(Need::Frame(Fill::Raw)) }

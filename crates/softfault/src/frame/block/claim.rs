@@ -1,4 +1,4 @@
-//! Frames of a block become somebody's: their bits first, each word by one read-modify-write,
+//! Frames of a block become a CPU's: their bits first, each word by one read-modify-write,
 //! then the count.
 //!
 //! Locks on entry: none.

@@ -56,7 +56,7 @@ impl Block<'_> {
             let seen = self.state.fetch_or(DIRTY, Ordering::Relaxed);
             kinds |= changed(seen, seen | DIRTY);
         }
-        // Wholly free: no class has frames in it any more, unless somebody takes some.
+        // Wholly free: no class has frames in it any more, unless a CPU takes some.
         if state & COUNT == 0 {
             let gone = CLASS_MARKS | SEEN | if self.is_clean() { DIRTY } else { 0 };
             let mut seen = self.state.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Blocks without memory: nothing of any kind, at all levels, from the very beginning.
 //!
-//! Locks on entry: none; nobody else knows of the trees yet.
+//! Locks on entry: none; no other CPU knows of the trees yet.
 
 use super::{FEW_BLOCKS, Kind, NOTHING, Place, Summary, USED};
 use crate::addr::{BLOCK_FRAMES, BlockRange};

@@ -8,24 +8,24 @@ use crate::addr::Order;
 pub(crate) enum Kind {
     /// A free frame.
     Any,
-    /// A free frame in a block in which some stay where they are, and from which nobody
+    /// A free frame in a block in which some stay where they are, and from which no CPU
     /// takes small frames.
     Fixed,
-    /// A free frame beside one in use, where none stays, and nobody takes small frames.
+    /// A free frame beside one in use, where none stays, and no CPU takes small frames.
     Spare,
-    /// Free frames for some refills where none stays, and nobody takes small frames.
+    /// Free frames for some refills where none stays, and no CPU takes small frames.
     Room,
     /// All of it is free, though a CPU may be about to take small frames from it.
     Empty,
-    /// All of it is free, and nobody takes small frames from it.
+    /// All of it is free, and no CPU takes small frames from it.
     Whole,
     /// The same, and all of it is zero.
     Ready,
-    /// Two free frames or more in a block in which some stay, whose runs nobody has looked for: no kind
-    /// of runs names it. And nobody takes small frames from it. In the line of `Fixed`: both are
+    /// Two free frames or more in a block in which some stay, whose runs no CPU has looked for: no kind
+    /// of runs names it. And no CPU takes small frames from it. In the line of `Fixed`: both are
     /// told of at once.
     Unseen,
-    /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
+    /// Free frames beside each other, 2^2 of them and aligned, where none stays and no CPU
     /// takes small frames.
     Run2,
     /// 2^3.
@@ -40,10 +40,10 @@ pub(crate) enum Kind {
     Run7,
     /// 2^8.
     Run8,
-    /// A free frame in a block with pages of objects, from which nobody takes small frames.
+    /// A free frame in a block with pages of objects, from which no CPU takes small frames.
     Shared,
-    /// Runs of 2^1 frames in a block in which some stay, if somebody has looked for them, and
-    /// from which nobody takes small frames.
+    /// Runs of 2^1 frames in a block in which some stay, if a CPU has looked for them, and
+    /// from which no CPU takes small frames.
     Stay1,
     /// 2^2.
     Stay2,
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     Stay7,
     /// 2^8. Not 23: that word of a row counts frames.
     Stay8 = 24,
-    /// A free frame in a block with long-term pins, from which nobody takes small frames.
+    /// A free frame in a block with long-term pins, from which no CPU takes small frames.
     Pinned,
     /// 2^1 free frames beside each other, as `Run2`.
     Run1,
@@ -109,7 +109,7 @@ impl Kind {
     /// `ALL` has no kind for this bit.
     const NO_KIND: usize = 23;
 
-    /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
+    /// Of kinds that memory that no CPU has used has not, a bit that is set says "something".
     pub(super) const fn is_rare(self) -> bool {
         let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared | Kind::Unseen);
         let pool = matches!(self, Kind::Pool2M | Kind::Pool1G);
