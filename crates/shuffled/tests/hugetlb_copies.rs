@@ -3,11 +3,9 @@
 
 use common::{RW, Shuffled, access, free, run, shuffled, vm, vm_of_fresh_memory};
 use shuttle::rand::Rng;
-use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, FaultError, HugeKnobs, MapFlags, MmapError, ObjectPart, Order, SharedObject, SubpoolLimits, Tunables,
-    Vm,
+    AddressSpace, FaultError, MapFlags, MmapError, ObjectPart, Order, SharedObject, SubpoolLimits, Tunables, Vm,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -213,59 +211,54 @@ fn h11_a_fault_gets_a_page_of_a_subpool_awake() {
     assert!(nr_refused.load(Relaxed) > 0);
 }
 
-/// A mapping that replaces another one has unmapped it to have its pages, and is refused a frame. Another thread maps its place
-/// before it begins again: what the other one has mapped stays.
+/// A mapping replaces another one to have its pages, and any of its frames is refused. Another thread touches the range
+/// throughout, and never finds a hole: the fault waits for the mapping, or finds the one before.
 #[test]
-fn a_mapping_that_begins_again_replaces_no_new_one() {
-    const ANON: MapFlags = PRIVATE.union(MapFlags::ANONYMOUS);
-    let nr_refused = Arc::new(AtomicU64::new(0));
-    let told = Arc::clone(&nr_refused);
-    const NR_FRAMES: u64 = 2560;
-    shuffled(200, move || {
-        let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(400);
-        let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_khugepaged(khugepaged);
-        let vm = vm_of_fresh_memory(2, NR_FRAMES, Tunables::default().with_thp(thp));
+fn a_mapping_over_pages_that_it_needs_shows_no_hole() {
+    const ANON: MapFlags = PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+    let seen = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
         assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
-        let new_space = || -> &Space { Box::leak(Box::new(vm.new_space().unwrap())) };
-        let (space, other) = (new_space(), new_space());
-        // Zeroes that a reclaim frees.
-        other.mmap(AT, HUGE, RW, ANON).unwrap();
-        other.write(AT, &[1]).unwrap();
-        assert_eq!(other.page_state(AT).unwrap().order, Order::PMD);
-        space.mmap(AT, 2 * HUGE, RW, ANON | MapFlags::HUGETLB).unwrap();
-        [0, HUGE].iter().for_each(|at| space.write(AT + at, &[1]).unwrap());
-        let (done, told) = (Arc::new(AtomicBool::new(false)), Arc::clone(&told));
-        let is_done = Arc::clone(&done);
-        let k = shuttle::rand::thread_rng().gen_range(0..4);
-        vm.fail_allocation(Some(k));
-        let results = Arc::new(Mutex::new((None, None)));
-        let [first, second] = [0; 2].map(|_| Arc::clone(&results));
+        let space: &Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap(AT, 2 * HUGE, RW, ANON).unwrap();
+        [0, HUGE].iter().for_each(|at| space.write(AT + at, &7_u64.to_le_bytes()).unwrap());
+        let (told_touch, done) = (Arc::clone(&told), Arc::new(AtomicBool::new(false)));
+        let (is_done, replaced) = (Arc::clone(&done), Arc::new(Mutex::new(None)));
+        let result = Arc::clone(&replaced);
+        vm.fail_allocation(Some(shuttle::rand::thread_rng().gen_range(0..6)));
         let replace = move || {
-            let mapped = space.mmap(AT, 2 * HUGE, RW, ANON | MapFlags::HUGETLB).map(drop);
+            *result.lock().unwrap() = Some(space.mmap(AT, 2 * HUGE, RW, ANON).map(drop));
             done.store(true, Relaxed);
-            first.lock().unwrap().0 = Some(mapped);
         };
-        let map = move || {
-            while !is_done.load(Relaxed) && space.vma(AT).is_some() {
+        let touch = move || {
+            let active = space.activate();
+            let mut was_there = true;
+            while !is_done.load(Relaxed) {
+                let value = access(space, vm, AT, None).unwrap();
+                assert!(value == 0 || (value == 7 && was_there), "{value}");
+                was_there = value == 7;
                 shuttle::thread::yield_now();
             }
-            vm.fail_allocation(None);
-            let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED_NOREPLACE;
-            second.lock().unwrap().1 = Some(space.mmap(AT + 4096, 4096, RW, flags).map(drop));
+            told_touch[0].fetch_add(u64::from(!was_there), Relaxed);
+            drop(active);
         };
-        run(2, vec![Box::new(replace), Box::new(map)]);
-        let (replaced, mapped) = std::mem::take(&mut *results.lock().unwrap());
-        match (replaced.unwrap(), mapped.unwrap()) {
-            (Ok(()), Err(MmapError::Occupied)) => assert_eq!(free(vm), (2, 2, 2)),
-            (Err(MmapError::OutOfFrames(_)), Ok(())) => {
-                told.fetch_add(1, Relaxed);
-                assert_eq!((free(vm), space.vma(AT)), ((2, 2, 0), None));
+        run(2, vec![Box::new(replace), Box::new(touch)]);
+        vm.fail_allocation(None);
+        let (nr_free, nr_reserved) = (free(vm).1, free(vm).2);
+        match replaced.lock().unwrap().take().unwrap() {
+            Ok(()) => {
+                told[1].fetch_add(1, Relaxed);
+                assert_eq!((nr_free, space.page_state(AT + HUGE)), (nr_reserved, None));
             }
-            (Err(MmapError::OutOfFrames(_)), Err(MmapError::Occupied)) => assert_eq!(free(vm), (2, 0, 0)),
-            both => panic!("allocation {k}: {both:?}"),
+            Err(MmapError::OutOfFrames(_)) => {
+                told[2].fetch_add(1, Relaxed);
+                assert_eq!((nr_free, nr_reserved), (0, 0));
+            }
+            Err(other) => panic!("{other}"),
         }
-        assert!(space.vma(AT + 4096).is_some());
-        vm.check(&[space, other], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        check(vm, &[space]);
     });
-    assert_ne!(nr_refused.load(Relaxed), 0);
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }

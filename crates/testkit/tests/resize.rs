@@ -8,7 +8,8 @@ use softfault::hooks::Holds;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddMemoryRefusal, AddressSpace, Advance, Advice, CpuId, Event, Order, Pfn, RemoveMemoryRefusal, Tunables, Vm,
+    AddMemoryRefusal, AddressSpace, Advance, Advice, CpuId, Event, MapFlags, Order, Pfn, RemoveMemoryRefusal, Tunables,
+    Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,32 @@ fn programs_use_memory_that_came() {
     assert_eq!(vm.remove_memory(section(1)), Ok(()));
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, nr_free - 256 - 8);
+}
+
+/// Pages of a pool do not move: neither free ones nor those in use leave a section that is to go, until the pool is smaller.
+#[test]
+fn a_section_with_pages_of_a_pool_stays() {
+    let (vm, at) = (vm(1), 1 << 32);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    vm.add_memory(section(1)).unwrap();
+    // More than the machine had before.
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 20), Ok(20));
+    assert_eq!(vm.remove_memory(section(1)), Err(RemoveMemoryRefusal::InUse));
+    let space: AddressSpace<'_, Hosted> = vm.new_space().unwrap();
+    let flags = PRIVATE | FIXED | MapFlags::HUGETLB;
+    space.mmap(at, 20 * 512 * PAGE, RW, flags).unwrap();
+    (0..20).for_each(|page| space.write(at + page * 512 * PAGE, &[1 + page as u8]).unwrap());
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0), "they are surplus now");
+    assert_eq!(vm.remove_memory(section(1)), Err(RemoveMemoryRefusal::InUse));
+    check(&vm, &[&space]);
+    (0..20).for_each(|page| {
+        let mut byte = [0];
+        space.read(at + page * 512 * PAGE, &mut byte).unwrap();
+        assert_eq!(byte, [1 + page as u8]);
+    });
+    space.munmap(at, 20 * 512 * PAGE).unwrap();
+    assert_eq!(vm.remove_memory(section(1)), Ok(()));
+    check(&vm, &[&space]);
 }
 
 /// Folios of 2 MiB keep a section from being removed until they have moved, whole or in parts: no

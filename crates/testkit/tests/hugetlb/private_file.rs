@@ -5,6 +5,7 @@ use super::common::*;
 use super::subpool::subpool;
 use super::{AT, HUGE, NORESERVE, free, map, object, with_pool};
 use softfault::{Access, Errno, Event, FaultDone, FaultError, MapFlags, MlockFlags, MmapError, Order, Term};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(super) const OWN: MapFlags = MapFlags::PRIVATE;
 const GONE: Result<(), FaultError> = Err(FaultError::NoHugePage);
@@ -288,6 +289,40 @@ fn a_mapping_has_the_pages_of_what_it_replaces() {
         assert_eq!(touch(w.space, AT), Err(FaultError::NotMapped));
         check(w.vm, &[w.space]);
     });
+}
+
+/// A shared mapping has the pages of the private ones that it replaces. Its words need nodes, which are there before anything is
+/// unmapped.
+#[test]
+fn a_shared_mapping_replaces_private_pages_while_the_kth_allocation_fails() {
+    let nr_kept = AtomicU64::new(0);
+    for k in 0..16 {
+        with_pool(1, 4, |w| {
+            let file = w.vm.new_hugetlb_object(4 * HUGE, Order::PMD).unwrap();
+            assert_eq!(w.space.mmap(AT, 4 * HUGE, RW, PRIVATE | FIXED | MapFlags::HUGETLB), Ok(AT));
+            (0..4).for_each(|i| w.space.write(AT + i * HUGE, &[1 + i as u8]).unwrap());
+            w.vm.fail_allocation(Some(k));
+            let mapped = w.space.mmap_object(AT + HUGE, 2 * HUGE, RW, MapFlags::SHARED | FIXED, whole(&file));
+            w.vm.fail_allocation(None);
+            check(w.vm, &[w.space]);
+            let all = || (0..4).map(|i| bytes(w.space, AT + i * HUGE)).collect::<Vec<[u8; 1]>>();
+            match mapped {
+                Ok(at) => assert_eq!((at, free(w), all()), (AT + HUGE, (2, 2), vec![[1], [0], [0], [4]])),
+                Err(MmapError::OutOfFrames(_)) => {
+                    nr_kept.fetch_add(1, Relaxed);
+                    assert_eq!((free(w), all()), ((0, 0), vec![[1], [2], [3], [4]]));
+                }
+                Err(other) => panic!("allocation {k}: {other}"),
+            }
+            // Refused twice, it leaves a hole, and the object has no promises.
+            let more = w.vm.new_hugetlb_object(5 * HUGE, Order::PMD).unwrap();
+            let refused = w.space.mmap_object(AT, 5 * HUGE, RW, MapFlags::SHARED | FIXED, whole(&more));
+            assert_eq!((refused, w.space.vma(AT)), (Err(MmapError::NoHugePages), None));
+            assert_eq!(free(w), (if mapped.is_ok() { 2 } else { 4 }, 0), "pages that were touched stay in the file");
+            check(w.vm, &[w.space]);
+        });
+    }
+    assert_ne!(nr_kept.into_inner(), 0);
 }
 
 /// H7: offsets and sizes.

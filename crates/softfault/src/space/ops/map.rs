@@ -5,7 +5,6 @@
 use super::hugetlb::{has_entries_of, huge_len, new_object, order_of};
 use super::mmap_error::MmapError;
 use super::object_part::ObjectPart;
-use super::unmap::MunmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{Order, PAGE_SIZE, PageRange, Vpn};
 use crate::frame::{OutOfFrames, PoolId};
@@ -18,7 +17,6 @@ use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::lock::Writer;
 use crate::space::placement::{Backing, occupied};
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::take::{Guards, Removal};
 
 /// An [`ObjectPart`] that was checked, or the marks of a copy of a file.
 #[derive(Clone, Copy)]
@@ -40,6 +38,8 @@ enum Place {
 enum Prepared<'a, 'vm, M: Machine> {
     IntoHole(Edit<'a, 'vm, M>),
     Over(TwoEdits<'a, 'vm, M>),
+    /// The same, but the pool has refused the claims so far. The pages that are unmapped may do.
+    OverPoolPages(TwoEdits<'a, 'vm, M>, MmapError),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -49,7 +49,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
-    /// pages for the new one (`NoHugePages`, `SubpoolFull`, or `OutOfFrames` after that): what was in the range is unmapped then.
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
@@ -93,7 +93,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MmapError`]; nothing is changed then, but for a private mapping of a pool that is replaced, if the pool has too few
-    /// pages for the new one (`NoHugePages`, `SubpoolFull`, or `OutOfFrames` after that): what was in the range is unmapped then.
+    /// pages for the new one (`NoHugePages`, `SubpoolFull`): what was in the range is unmapped then.
     ///
     /// Source: mmap(2).
     pub fn mmap_object(
@@ -172,8 +172,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let nr_pages = len / PAGE_SIZE;
-        let mut cleared = None;
-        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given, &mut cleared))?;
+        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
         let is_locked = flags.contains(MapFlags::LOCKED) || !self.future_locks().is_empty();
         // As Linux: the mapping stays even if populating it fails.
         match flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) {
@@ -185,7 +184,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Maps under the writer lock and returns the pages of the mapping. Without a fixed place, `addr`
-    /// is a hint. `cleared` is what an attempt has unmapped.
+    /// is a hint.
     fn map_locked(
         &self,
         addr: u64,
@@ -193,12 +192,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prot: Prot,
         flags: MapFlags,
         given: Option<Given>,
-        cleared: &mut Option<PageRange>,
     ) -> Result<PageRange, MmapError> {
         let fixed = flags.is_fixed();
         let writer = &self.write_lock();
-        // What was unmapped may have split a mapping.
-        if cleared.is_none() && self.tree(writer).nr_in_tree() > self.vm.max_map_count() {
+        if self.tree(writer).nr_in_tree() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
         }
         let start = if fixed {
@@ -228,26 +225,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), nr_pages) {
             return Err(MmapError::TooMuchLocked);
         }
-        // Another thread's mapping, made where this call has unmapped and then waited for frames, stays.
-        if cleared.is_some() && self.nr_mapped_in(writer, range) != 0 {
-            return Err(OutOfFrames::Frame.into());
-        }
         let kind = if flags.contains(MapFlags::HUGETLB) { order_of(flags) } else { None };
-        let (flags, what) = (vma_flags(prot, flags)?, (given, kind));
-        let inserted = self.insert_mapping(writer, range, flags, what);
-        if let Err(refused @ (MmapError::NoHugePages | MmapError::SubpoolFull)) = inserted
-            && self.has_private_of_pool(writer, range)
-        {
-            // As Linux: what was there goes first, and the new mapping may have its pages.
-            self.unmap_range(writer, range).map_err(|error| match error {
-                MunmapError::OutOfFrames(why) => why.into(),
-                _ => refused,
-            })?;
-            *cleared = Some(range);
-            self.insert_mapping(writer, range, flags, what)?;
-        } else {
-            inserted?;
-        }
+        self.insert_mapping(writer, range, vma_flags(prot, flags)?, (given, kind))?;
         Ok(range)
     }
 
@@ -286,22 +265,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let place = if nr_replaced > 0 { Place::Mapped } else { Place::Hole };
         let (vma, prepared) = self.prepare(writer, &mut |nodes| {
             let vma = self.new_vma(range, flags, what, nodes)?;
-            let member = self.reserve_member_for(writer, &vma, nodes).map_err(MmapError::from);
-            let prepared = member.and_then(|()| self.prepare_vma(writer, vma, place, nodes));
-            let prepared = prepared.and_then(|p| self.vm.reserve_for(&vma, nodes).map(|()| p));
+            let prepared = self.prepare_vma(writer, vma, place, nodes);
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
         self.note_pool(writer, &vma);
         self.join_members(writer, &vma);
-        match prepared {
+        let done = match prepared {
             Prepared::IntoHole(edit) => {
                 let retired = edit.publish();
                 self.free_retired(writer, retired);
+                Ok(())
             }
-            Prepared::Over(edits) => self.put_over(writer, vma, edits),
-        }
-        self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced));
-        Ok(())
+            Prepared::Over(edits) => self.put_over(writer, vma, edits, None),
+            Prepared::OverPoolPages(edits, refused) => self.put_over(writer, vma, edits, Some(refused)),
+        };
+        let nr_new = if done.is_ok() { range.nr_pages() } else { 0 };
+        self.data.limits.nr_mapped_pages.add_owned(nr_new.wrapping_sub(nr_replaced));
+        done
     }
 
     /// Makes the VMA, and takes its references to the object.
@@ -339,6 +319,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: 0, index })
     }
 
+    /// Obtains all frames that the mapping needs, and its claims to pages of a pool.
     fn prepare_vma<'a>(
         &'a self,
         writer: &'a Writer<'_, M>,
@@ -346,9 +327,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         place: Place,
         nodes: Nodes<'_, M>,
     ) -> Result<Prepared<'a, 'vm, M>, MmapError> {
+        self.reserve_member_for(writer, &vma, nodes)?;
         let mut edit = self.edit(writer);
         if place == Place::Hole {
             edit.with(nodes).place(vma)?;
+            self.vm.reserve_for(&vma, nodes)?;
             return Ok(Prepared::IntoHole(edit));
         }
         edit.with(nodes).carve(vma.range)?;
@@ -357,21 +340,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let mut edits = edit.seal();
         edits.second(nodes).place(vma)?;
-        Ok(Prepared::Over(edits))
-    }
-
-    /// Replaces other mappings, in two versions of the tree: the new VMA is visible only after the
-    /// old pages were removed.
-    fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
-        let before = self.tree(writer).snapshot();
-        let (retired, second) = edits.publish_first();
-        // Tables stay: the new mapping will need them, unless it has entries above level 0 only.
-        let is_of_pool = self.vm.pool_of_vma(&vma).is_some();
-        let kept = Removal::keeping_tables(vma.range, Guards::Remove);
-        let removal = if is_of_pool { Removal { free_inside: vma.range, ..kept } } else { kept };
-        self.finish_removal(writer, &before, retired, &removal);
-        let retired = second.publish();
-        self.free_retired(writer, retired);
+        match self.vm.reserve_for(&vma, nodes) {
+            Ok(()) => Ok(Prepared::Over(edits)),
+            // As Linux: what is there goes first, and the new mapping may have its pages.
+            Err(refused @ (MmapError::NoHugePages | MmapError::SubpoolFull))
+                if self.has_private_of_pool(writer, vma.range) =>
+            {
+                Ok(Prepared::OverPoolPages(edits, refused))
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

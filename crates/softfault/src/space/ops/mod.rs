@@ -20,6 +20,7 @@ mod guards;
 mod hugetlb;
 mod madvise_error;
 mod map;
+mod map_over;
 mod mincore;
 mod mlock;
 mod mmap_error;
