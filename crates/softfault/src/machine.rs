@@ -207,10 +207,10 @@ pub unsafe trait Machine: Sized + Sync {
     }
 
     /// The highest level of the page tables whose entries this processor takes for leaves: at most what the
-    /// [`Format`] has ([`TOP_LEAF`](Format::TOP_LEAF)), and at least 1. Not every x86-64 processor has entries of
-    /// 1 GiB.
+    /// [`Format`] has ([`TOP_LEAF`](Format::TOP_LEAF)), and at least 1, which every processor has. 2 permits
+    /// mappings of pages of 1 GiB; not every x86-64 processor has such entries (CPUID 0x8000_0001, EDX bit 26).
     fn top_leaf(&self) -> u8 {
-        Self::Format::TOP_LEAF
+        1
     }
 
     /// Whether the core may use vector registers beyond those that the compiler uses for this

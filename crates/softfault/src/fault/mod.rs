@@ -205,6 +205,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     continue;
                 }
                 Turn::FillPool(fill) => {
+                    // To zero or copy 1 GiB takes long.
+                    prealloc.give_back_all();
                     turn = fill.finish(self).map_or_else(Turn::Refused, Turn::Done);
                     continue;
                 }

@@ -165,7 +165,10 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Huge(_) => return None,
                 Walk::Hole(hole) if hole.slot.level > level => self.fill_hole(space, hole.slot)?,
-                Walk::Hole(hole) if level > 1 => return Some(hole),
+                Walk::Hole(hole) if level > 1 => {
+                    debug_assert_eq!(hole.slot.level, level, "I58: no table is below a mapping of such pages");
+                    return Some(hole);
+                }
                 Walk::Hole(hole) => {
                     if self.vm.frames.twin(hole.table).is_some() {
                         return Some(hole);

@@ -4,9 +4,12 @@ use super::common::objects::{bytes, touch};
 use super::common::*;
 use super::gib::{GIB, NR, OWN, TO, file, free, map, order_at, with_pool};
 use super::{AT, HUGE, NORESERVE};
-use softfault::{Access, Event, FaultDone, FaultError, MapFlags, MmapError, Order, SubpoolLimits, Term};
+use softfault::{
+    Access, Event, FaultDone, FaultError, MapFlags, MmapError, Notice, Order, PageRange, SubpoolLimits, Term, Vpn, Why,
+};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 const GONE: Result<(), FaultError> = Err(FaultError::NoHugePage);
 const BEYOND: Result<(), FaultError> = Err(FaultError::BeyondObject);
@@ -49,6 +52,9 @@ fn a_dry_pool_fails_the_child() {
         let grandchild = child.fork().unwrap();
         for space in [&child, &grandchild] {
             assert_eq!((touch(space, AT), touch(space, AT + GIB - 1)), (GONE, GONE));
+            let mut resident = Vec::new();
+            space.mincore(AT, GIB, &mut |nr, is_in| resident.push((nr, is_in))).unwrap();
+            assert_eq!(resident, [(NR, false)], "a place that has lost its page");
             assert_eq!((space.madvise(AT, GIB, DONTNEED), touch(space, AT)), (Ok(()), GONE));
         }
         assert_eq!((child.mremap(AT, GIB, GIB, MAYMOVE | MREMAP_FIXED, TO), touch(&child, TO)), (Ok(TO), GONE));
@@ -105,6 +111,39 @@ fn pins_keep_the_page() {
         drop(pin);
         assert_eq!((free(w), touch(w.space, AT)), ((1, 0), GONE));
         check(w.vm, &[w.space, &child, &second]);
+    });
+}
+
+/// Subscribers are told once of all of the page, and the store ends.
+#[test]
+fn a_copy_is_told_as_a_whole() {
+    with_pool(1, 3, |w| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let to = told.clone();
+        let push = move |_, notice: &Notice| {
+            if let Notice::Start { range, why: Why::Copy } = notice {
+                let mut told = to.lock().unwrap();
+                told.push(*range);
+                assert!(told.len() < 9, "a store that does not end");
+            }
+            false
+        };
+        assert!(w.vm.machine().on_notice(Box::new(push)).is_ok());
+        let whole = |addr| PageRange::sized(Vpn::of(addr), NR).unwrap();
+        own(w, 1);
+        w.space.write(AT, &[1]).unwrap();
+        let child = w.space.fork().unwrap();
+        let file = file(w, 1);
+        file.write(0, &[9]).unwrap();
+        let subscription = w.space.subscribe();
+        w.space.write(AT + GIB / 2, &[2]).unwrap();
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), [whole(AT)]);
+        drop(child);
+        map(w, TO, 1, &file, MapFlags::PRIVATE).unwrap();
+        assert_eq!(bytes(w.space, TO), [9]);
+        w.space.write(TO + GIB - 1, &[3]).unwrap();
+        assert_eq!(*told.lock().unwrap(), [whole(TO)], "of the file's page");
+        drop(subscription);
     });
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Large {
     failed: u32,
     stage: Stage,
     /// Number of pages, including the fault's, that subscribers were told will change.
-    nr_told: u16,
+    nr_told: u32,
     batch: Option<(Pfn, Order)>,
     /// The batch came for an object: only its head's age is noted.
     is_folio: bool,
@@ -47,7 +47,7 @@ pub(super) struct Large {
 impl<M: Machine> Prealloc<'_, M> {
     /// Notes for the next turn that subscribers have been told of so many pages.
     pub(crate) fn set_told(&mut self, nr_pages: u64) {
-        self.large.nr_told = nr_pages as u16;
+        self.large.nr_told = nr_pages as u32;
     }
 
     /// Whether subscribers were told of so many pages, so that their entry may be taken.

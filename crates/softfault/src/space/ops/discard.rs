@@ -113,8 +113,12 @@ impl<M: Machine> Vm<M> {
     /// Returns the end of the part that begins with page `first`, so that no folio is in two parts.
     /// A folio of 1 GiB is discarded as a whole, and faults on it wait for all of it.
     fn end_of_part(&self, id: ObjectId, first: u64) -> u64 {
-        let up_to = |end: u64, order: Order| end.saturating_add(order.nr_pages() - 1) & !(order.nr_pages() - 1);
         let end = up_to(first.saturating_add(MOST_AT_ONCE), Order::PMD);
+        self.end_of_folios(id, end)
+    }
+
+    /// The end of a part that ends there, or behind it if a folio of 1 GiB does.
+    pub(crate) fn end_of_folios(&self, id: ObjectId, end: u64) -> u64 {
         if self.may_lie_in_large_folio(id, end) { up_to(end, Order::PUD) } else { end }
     }
 
@@ -123,4 +127,9 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn grace_everywhere(&self) {
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
     }
+}
+
+/// The next multiple of the order from there on.
+fn up_to(end: u64, order: Order) -> u64 {
+    end.saturating_add(order.nr_pages() - 1) & !(order.nr_pages() - 1)
 }

@@ -125,7 +125,9 @@ impl<M: Machine> AddressSpace<'_, M> {
             }
             Walk::Huge(pmd) => {
                 let part = up_to_end_of(pmd.slot.level);
-                runs.add(part.nr_pages(), Residence::Resident);
+                // A place that has lost its page: of a child for which a pool had none.
+                let is_lost = pmd.slot.observe().entry == Entry::Poison;
+                runs.add(part.nr_pages(), if is_lost { Residence::Absent } else { Residence::Resident });
                 part.end
             }
             Walk::Hole(pmd) => {

@@ -21,15 +21,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let done = self.fault(Request { vpn, want: Want::Access(access) })?;
             let order = match done {
                 FaultDone::Folio(order) => order,
-                FaultDone::Huge | FaultDone::HugeZero => huge_order::<M::Format>(),
-                FaultDone::Spurious | FaultDone::Marked => self.order_at(vpn),
+                FaultDone::HugeZero => huge_order::<M::Format>(),
+                FaultDone::Huge | FaultDone::Spurious | FaultDone::Marked => self.order_at(vpn),
                 _ => Order::BASE,
             };
             if order != Order::BASE {
                 // The fault may have visited each frame of the folio: a long pass.
                 pace::answer(&self.vm.machine);
             }
-            vpn = Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()));
+            vpn = end_after(vpn, order);
         }
         Ok(())
     }
@@ -51,7 +51,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let Some(index) = next else { return };
             let vpn = Vpn(range.start.0 + (index - first));
             let _ = self.fault(Request { vpn, want: Want::Ready });
-            rest.start = index + 1;
+            rest.start = index + end_after(vpn, self.order_at(vpn)).0 - vpn.0;
         }
     }
 
@@ -86,4 +86,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let access = if private_write { Access::Write } else { Access::Read };
         let _ = self.populate(range, access);
     }
+}
+
+/// The first page behind the aligned run of that order in which the page lies.
+fn end_after(vpn: Vpn, order: Order) -> Vpn {
+    Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()))
 }

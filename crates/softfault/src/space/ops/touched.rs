@@ -79,7 +79,9 @@ impl<M: Machine> SharedObject<'_, M> {
         let vm = self.vm;
         vm.assert_outside();
         while let Some(first) = vm.object_next_page(self.id, rest) {
-            let end = (first / PAGES_AT_ONCE + 1).saturating_mul(PAGES_AT_ONCE).min(rest.end);
+            // A folio of 1 GiB has one entry in a mapping: it is removed once.
+            let end =
+                vm.end_of_folios(self.id, (first / PAGES_AT_ONCE + 1).saturating_mul(PAGES_AT_ONCE)).min(rest.end);
             let part = ObjectPages { start: first, end };
             // A fault that comes after this look comes after the mark.
             if vm.object_was_mapped(self.id, part) {

@@ -198,7 +198,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn, level: u8) -> bool {
         self.assert_writer(writer);
         let is_aligned = to.0.is_multiple_of(span_of::<M::Format>(level));
-        is_aligned && matches!(self.walk(writer, to), Walk::Hole(_))
+        is_aligned && matches!(self.walk(writer, to), Walk::Hole(hole) if hole.slot.level >= level)
     }
 
     /// Moves the deposit of a huge mapping. This call owns both entries.
