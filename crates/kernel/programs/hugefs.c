@@ -150,6 +150,19 @@ static void reports(void) {
     CHECK(of_file("/proc/self/status", "HugetlbPages:") == 8192);
     CHECK(munmap(q, 2 * HUGE) == 0 && munmap(p, 2 * HUGE) == 0 && of_file("/proc/self/status", "HugetlbPages:") == 0);
     CHECK(close(fd) == 0 && umount(AT) == 0 && pool_is(4, 4, 0));
+    for (int shared = 0; shared < 2; shared++) {
+        int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_HUGETLB;
+        CHECK((p = mmap(0, HUGE, PROT_READ | PROT_WRITE, flags, -1, 0)) != MAP_FAILED);
+        const char *files[] = {"/proc/self/maps", "/proc/self/smaps"};
+        for (int i = 0; i < 2; i++) {
+            char start[32], *line;
+            sprintf(start, "%lx-", (long)p);
+            CHECK((line = strstr(get(files[i]), start)));
+            *strchr(line, '\n') = 0;
+            CHECK(strstr(line, " /anon_hugepage (deleted)"));
+        }
+        CHECK(munmap(p, HUGE) == 0);
+    }
 }
 
 /* How many pages all files have at most, and how many are promised to them. */

@@ -124,7 +124,7 @@ const FILES: [&str; 20] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 63] = [
+const LEFT_OUT: [(&str, &str); 64] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -176,6 +176,7 @@ const LEFT_OUT: [(&str, &str); 63] = [
     ("msync", "write_back, for the mappings of a range: file_writes.rs"),
     ("write_back", "writes a file: file_writes.rs"),
     ("vma", "reads the tree in a section"),
+    ("next_mapping", "reads the tree under the writer lock"),
     ("next_vma", "reads the tree under the writer lock"),
     ("next_smaps", "smaps, one VMA at a time"),
     ("page_state", "reads one entry in a section"),

@@ -142,6 +142,7 @@ calls! {
     No "AddressSpace::nr_locked_pages": |s| _ = s.space.nr_locked_pages();
     No "AddressSpace::maps": |s| s.space.maps(&mut |_| ());
     No "AddressSpace::smaps": |s| s.space.smaps(&mut |_| ());
+    No "AddressSpace::next_mapping": |s| _ = s.space.next_mapping(BASE);
     No "AddressSpace::next_vma": |s| _ = s.space.next_vma(BASE);
     No "AddressSpace::next_smaps": |s| _ = s.space.next_smaps(BASE);
     No "AddressSpace::mincore": |s| _ = s.space.mincore(BASE, PAGE, &mut |_, _| ());

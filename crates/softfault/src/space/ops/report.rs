@@ -111,9 +111,14 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// are made piece by piece. Takes the writer lock. Answers no other CPU if the lock is free, so
     /// a caller in a loop has to.
     pub fn next_vma(&self, addr: u64) -> Option<Vma> {
+        self.next_mapping(addr).map(|(vma, _)| vma)
+    }
+
+    /// As [`next_vma`](Self::next_vma), with the order of its pages: that of a pool's, or [`Order::BASE`].
+    pub fn next_mapping(&self, addr: u64) -> Option<(Vma, Order)> {
         self.vm.call();
         let writer = &self.write_lock();
-        self.first_from(writer, Vpn::of(addr))
+        self.first_from(writer, Vpn::of(addr)).map(|vma| (vma, self.page_order(&vma)))
     }
 
     /// As [`next_vma`](Self::next_vma), with the resident pages. Answers other CPUs.
@@ -150,10 +155,15 @@ impl<M: Machine> AddressSpace<'_, M> {
         Some(vma.part(vma.range.intersect(&range)))
     }
 
+    /// Of a VMA that is in the tree.
+    fn page_order(&self, vma: &Vma) -> Order {
+        self.vm.pool_of_vma(vma).map_or(Order::BASE, PoolId::order)
+    }
+
     fn smaps_of(&self, writer: &Writer<'_, M>, vma: Vma) -> SmapsEntry {
         let mut entry = SmapsEntry {
             vma,
-            page_order: self.vm.pool_of_vma(&vma).map_or(Order::BASE, PoolId::order),
+            page_order: self.page_order(&vma),
             rss_pages: 0,
             shared_pages: 0,
             referenced_pages: 0,

@@ -6,8 +6,8 @@ use crate::port::mm::Space;
 use core::fmt::{self, Write};
 use softfault::{ObjectId, Order, SmapsEntry, Vma, VmaFlags};
 
-/// One line of `maps`.
-struct Line<'a>(&'a Vma);
+/// One line of `maps`: a mapping, and the order of its pages.
+struct Line<'a>(&'a Vma, Order);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,6 +31,7 @@ impl fmt::Display for Line<'_> {
             }
             None if has(VmaFlags::HEAP) => named(f, "[heap]"),
             None if has(VmaFlags::STACK) => named(f, "[stack]"),
+            None if self.1 != Order::BASE => named(f, "/anon_hugepage (deleted)"),
             None if has(VmaFlags::SHARED) => named(f, "/dev/zero (deleted)"),
             None => f.write_str(head.text()),
         }
@@ -92,8 +93,8 @@ pub type Part = fn(&Space, u64, &mut dyn Write) -> Result<Option<u64>, fmt::Erro
 
 /// `maps`.
 pub fn maps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64>, fmt::Error> {
-    let Some(vma) = space.next_vma(from) else { return Ok(None) };
-    writeln!(out, "{}", Line(&vma))?;
+    let Some((vma, page_order)) = space.next_mapping(from) else { return Ok(None) };
+    writeln!(out, "{}", Line(&vma, page_order))?;
     Ok(Some(vma.range.end.addr()))
 }
 
@@ -254,7 +255,7 @@ pub fn smaps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64
     let Some(entry) = space.next_smaps(from) else { return Ok(None) };
     let mut sums = Sums::default();
     sums.add(&entry);
-    writeln!(out, "{}", Line(&entry.vma))?;
+    writeln!(out, "{}", Line(&entry.vma, entry.page_order))?;
     sums.write(out, true)?;
     let may_be_huge = may_be_huge(space, &entry.vma);
     out.write_str(if may_be_huge { "THPeligible:           1\n" } else { "THPeligible:           0\n" })?;
