@@ -51,16 +51,6 @@ impl Memory {
         written.map_err(|e| LabError::host(format!("a memfd of {nr_pages} pages"), e))?;
         Ok(Memory(file))
     }
-
-    /// As ours is before its first reads.
-    fn read_by_handle(&self, load: &Load) -> Result<(), LabError> {
-        let mut bytes = [0; PAGE_BYTES as usize];
-        for page in 0..load.nr_pages {
-            self.0.read_exact_at(&mut bytes, page * PAGE_BYTES).map_err(|e| LabError::host("reading the file", e))?;
-        }
-        std::hint::black_box(bytes);
-        Ok(())
-    }
 }
 
 /// One row.
@@ -71,27 +61,30 @@ pub fn run(memory: &Memory, load: &Load, job: Job) -> Result<Sample, LabError> {
     };
     let part_pages = piece_pages.map_or(load.nr_pages, |piece| part_pages(load, piece, job.nr_threads));
     let pagemap = File::open("/proc/self/pagemap").map_err(|e| LabError::host("/proc/self/pagemap", e))?;
-    memory.read_by_handle(load)?;
-    let done = crew::together(job.nr_threads, &load.cpus, |thread, steps| {
-        let mut sum = Sample::default();
-        for _ in 0..load.nr_rounds() {
-            for first in (0..load.nr_pages).step_by(part_pages as usize) {
-                let pages = first..(first + part_pages).min(load.nr_pages);
-                let mapping = Mapping::new(memory, pages.clone())?;
-                if let Some(piece) = piece_pages {
-                    mapping.cut(load.pattern, piece)?;
+    let read = |pattern: Pattern, nr_rounds| {
+        crew::together(job.nr_threads, &load.cpus, |thread, steps| {
+            let mut sum = Sample::default();
+            for _ in 0..nr_rounds {
+                for first in (0..load.nr_pages).step_by(part_pages as usize) {
+                    let pages = first..(first + part_pages).min(load.nr_pages);
+                    let mapping = Mapping::new(memory, pages.clone())?;
+                    if let Some(piece) = piece_pages {
+                        mapping.cut(load.pattern, piece)?;
+                    }
+                    let (minor, major) = thread_faults();
+                    steps.timed(|| pattern.read(&mapping, pages.clone(), thread as u64))?;
+                    let (minor_now, major_now) = thread_faults();
+                    sum.minor_faults += minor_now - minor;
+                    sum.major_faults += major_now - major;
+                    sum.pages_mapped += mapping.nr_present(&pagemap)?;
+                    steps.timed(|| pattern.read(&mapping, pages.clone(), thread as u64))?;
                 }
-                let (minor, major) = thread_faults();
-                steps.timed(|| load.pattern.read(&mapping, pages.clone(), thread as u64))?;
-                let (minor_now, major_now) = thread_faults();
-                sum.minor_faults += minor_now - minor;
-                sum.major_faults += major_now - major;
-                sum.pages_mapped += mapping.nr_present(&pagemap)?;
-                steps.timed(|| load.pattern.read(&mapping, pages.clone(), thread as u64))?;
             }
-        }
-        Ok(sum)
-    })?;
+            Ok(sum)
+        })
+    };
+    read(load.pattern.of_warm_up(), 1)?;
+    let done = read(load.pattern, load.nr_rounds())?;
     Ok(done.results.iter().fold(Sample::of_walls(&done.walls), |all, of| Sample {
         minor_faults: all.minor_faults + of.minor_faults,
         major_faults: all.major_faults + of.major_faults,

@@ -6,7 +6,7 @@
 
 use super::load::{Load, Sample};
 use super::options::Age;
-use super::pattern::{Mapped, PAGE_WORDS, TABLE_PAGES, mark_of, sum};
+use super::pattern::{Mapped, PAGE_WORDS, Pattern, TABLE_PAGES, mark_of, sum};
 use crate::bench::{Arena, Frames, PAGE_BYTES, Window, bind, crew, prepare_frames};
 use crate::error::LabError;
 use softfault::policy::around::Neighbours;
@@ -31,21 +31,24 @@ pub fn run(arena: &mut Arena, load: &Load, window: Window, nr_threads: usize) ->
 fn run_in(vm: &Vm<Hosted>, load: &Load, nr_threads: usize) -> Result<Sample, LabError> {
     let setting_up = bind(vm.machine(), 0)?;
     let file = filled(vm, load)?;
-    read_by_handle(&file, load);
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
-    let before = vm.vmstat();
     drop(setting_up);
-    let done = crew::together(nr_threads, &load.cpus, |thread, steps| {
-        let cpu = bind(vm.machine(), thread)?;
-        let running = cpu.enter(&space).map_err(|e| LabError::subsystem(format!("CPU {thread}"), e))?;
-        for round in 0..load.nr_rounds() {
-            let mapping = Mapping::new(&running, &file, load, thread as u64 * load.nr_rounds() + round)?;
-            steps.timed(|| load.pattern.read(&mapping, 0..load.nr_pages, thread as u64))?;
-            steps.timed(|| load.pattern.read(&mapping, 0..load.nr_pages, thread as u64))?;
-            mapping.remove()?;
-        }
-        Ok(())
-    })?;
+    let read = |pattern: Pattern, nr_rounds| {
+        crew::together(nr_threads, &load.cpus, |thread, steps| {
+            let cpu = bind(vm.machine(), thread)?;
+            let running = cpu.enter(&space).map_err(|e| LabError::subsystem(format!("CPU {thread}"), e))?;
+            for round in 0..nr_rounds {
+                let mapping = Mapping::new(&running, &file, load, thread as u64 * nr_rounds + round)?;
+                steps.timed(|| pattern.read(&mapping, 0..load.nr_pages, thread as u64))?;
+                steps.timed(|| pattern.read(&mapping, 0..load.nr_pages, thread as u64))?;
+                mapping.remove()?;
+            }
+            Ok(())
+        })
+    };
+    read(load.pattern.of_warm_up(), 1)?;
+    let before = vm.vmstat();
+    let done = read(load.pattern, load.nr_rounds())?;
     let _tearing_down = bind(vm.machine(), 0)?;
     drop((space, file));
     Ok(counted(&before, &vm.vmstat(), Sample::of_walls(&done.walls)))
@@ -73,16 +76,6 @@ fn filled<'vm>(vm: &'vm Vm<Hosted>, load: &Load) -> Result<SharedObject<'vm, Hos
             .map_err(|e| LabError::subsystem(format!("writing page {page} of the file"), e))?;
     }
     Ok(file)
-}
-
-/// Before the first reads, as on Linux: they would otherwise write back what the CPU's caches keep of the writes, and
-/// the second ones would not.
-fn read_by_handle(file: &SharedObject<'_, Hosted>, load: &Load) {
-    let mut bytes = [0; PAGE_BYTES as usize];
-    for page in 0..load.nr_pages {
-        file.read(page * PAGE_BYTES, &mut bytes);
-    }
-    std::hint::black_box(bytes);
 }
 
 /// Maps the file: the one place that knows how.
