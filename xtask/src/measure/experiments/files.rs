@@ -49,13 +49,10 @@ pub const FAULT_AROUND_FOLIOS: Experiment = Experiment {
     title: "The same file in folios of 1 MiB",
     about: "\
 A fault maps all of its page's folio, on both systems. Linux's file is in a tmpfs with `huge=within_size`. The difference
-of the passes is small, so the file is small, and medians are of many repetitions. Goal: 5 times as fast as Linux. This table is older than
-two changes: entries of a new table are written by plain stores, and neighbours are mapped young, as on Linux for x86-64. On an AMD
-EPYC (family 25, model 17) that did other work as well, medians of 501 repetitions went from 18.4 to 6.8 ns a page at order 4 and
-from 19.1 to 9.2 adaptive, beside 25.5 of Linux: 3.8 and 2.8 times. With `--neighbours old` they are 11.7 and 10.3.",
+of the passes is small, so the file is small, and medians are of many repetitions. Goal: 5 times as fast as Linux.",
     depends: Depends::OnTheCpu,
     runs: &[Command {
-        full: "fault-around --folios 1m --orders 4,adaptive --size 0.03125 --reps 301 --threads 1",
+        full: "fault-around --folios 1m --orders 4,adaptive --size 0.03125 --reps 801 --threads 1",
         quick: "fault-around --folios 1m --orders 4,adaptive --size 0.02 --reps 1 --threads 1 --against none",
     }],
     tables: &[table(&[], COLUMNS)],
