@@ -41,7 +41,7 @@ pub struct Suite {
 }
 
 /// The model checks of the gate. A few models have many times as many schedules as others.
-pub const MODELS: Suite = Suite { most_schedules: Some(3_000), ..ALL_SCHEDULES };
+pub const MODELS: Suite = Suite { most_schedules: Some(2_000), ..ALL_SCHEDULES };
 
 /// The model checks, whole.
 pub const ALL_SCHEDULES: Suite = Suite {
