@@ -26,14 +26,14 @@ pub fn mmap(call: &mut Call) -> errno::Result {
     }
     let (prot, flags) = (Prot::from_linux(prot), MapFlags::from_linux(flags));
     let at = if flags.contains(MapFlags::ANONYMOUS) {
-        to_errno!(call.space().mmap(addr, len, prot, flags))?
+        to_errno!(call.space().mmap(addr, len, prot, flags))
     } else {
         let open = call.process.files.lock().get(file as u32)?;
-        map_file::map(call, &open, &Asked { addr, len, prot, flags, offset_bytes: offset })?
+        map_file::map(call, &open, &Asked { addr, len, prot, flags, offset_bytes: offset })
     };
-    // It may have taken the place of something.
+    // It may have taken the place of something, also if it was refused in the end.
     shm::sweep();
-    Ok(at)
+    at
 }
 
 /// The largest resident size (ru_maxrss) is known only if somebody looks before
@@ -59,9 +59,9 @@ pub fn mprotect(call: &mut Call) -> errno::Result {
 
 pub fn mremap(call: &mut Call) -> errno::Result {
     let [old, old_len, new_len, flags, new, _] = call.args;
-    let at = to_errno!(call.space().mremap(old, old_len, new_len, MremapFlags::from_linux(flags), new))?;
+    let at = to_errno!(call.space().mremap(old, old_len, new_len, MremapFlags::from_linux(flags), new));
     shm::sweep();
-    Ok(at)
+    at
 }
 
 pub fn brk(call: &mut Call) -> errno::Result {

@@ -151,6 +151,8 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
     let part = ObjectPart::new(&segment.object).with_may_write(may_write);
     let at = to_errno!(call.space().mmap_object(addr, segment.nr_pages() * 4096, prot, map_flags, part));
+    // As for mmap(2).
+    shm::sweep();
     // Of an address that is taken Linux says no more than that it is wrong.
     let at = at.map_err(|errno| if errno == Errno::EEXIST { Errno::EINVAL } else { errno })?;
     segment.change(|meta| (meta.attached_s, meta.last_pid) = (shm::now_s(), call.process.pid));

@@ -40,7 +40,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let kept = Removal::keeping_tables(vma.range, Guards::Remove);
         let removal = if is_of_pool { Removal { free_inside: vma.range, ..kept } } else { kept };
         self.finish_removal(writer, &before, retired, &removal);
-        // The object has had the nodes since the first time, and keeps them.
+        // The object has had the nodes since the first time, and keeps them. It has none if the mapping was larger than what the
+        // pool could have at all: then it is refused again, though the pool's limit may be higher by now.
         if let Some(refused) = refused.filter(|_| self.vm.reserve_for(&vma, None).is_err()) {
             drop(second);
             // Tables that nobody needs now.
