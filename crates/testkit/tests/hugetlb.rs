@@ -14,6 +14,8 @@ mod gib;
 mod gib_private;
 #[path = "hugetlb/locks.rs"]
 mod locks;
+#[path = "hugetlb/of_both_sizes.rs"]
+mod of_both_sizes;
 #[path = "hugetlb/private.rs"]
 mod private;
 #[path = "hugetlb/private_file.rs"]

@@ -197,3 +197,18 @@ fn a_page_of_an_object_marks_the_block_that_it_moves_to() {
     assert_eq!(vm.frames.blocks.at(block_of(to)).class(), Class::Shared);
     vm.give_back(private, Fill::Zeroed);
 }
+
+/// Compaction claims the frames of a block one after another, so it is never wholly free meanwhile.
+#[test]
+fn a_block_that_was_emptied_is_of_no_class() {
+    let vm = vm(1);
+    let block = vm.frames.blocks.at(BlockId(2));
+    let first = BlockId(2).first_frame();
+    block.claim_exact(0, 1).unwrap();
+    block.mark(Class::Shared);
+    let mut claimed = vm.claim_rest(BlockId(2), vm.hold()).unwrap();
+    claimed.add(first);
+    let Ok(huge) = claimed.into_huge() else { panic!("all of it is claimed") };
+    assert_eq!(block.class(), Class::Movable);
+    vm.give_back_huge(huge.first, Content::Unknown);
+}

@@ -1,6 +1,5 @@
 //! The allocator against a set of frame numbers.
 
-use super::class::Class;
 use super::last_resort::ATTEMPTS_BEFORE_FREEZE;
 use super::want::Search;
 use super::want::{Content, Fill};
@@ -304,21 +303,6 @@ fn a_refusal_takes_a_bounded_number_of_attempts() {
     assert_eq!(nr_attempts, 1 + ATTEMPTS_BEFORE_FREEZE + 1);
     assert!(!vm.frames.is_frozen() && !vm.frames.is_last_resort_active());
     assert!(vm.obtain(Fill::Raw).is_ok());
-}
-
-/// Compaction claims the frames of a block one after another, so it is never wholly free meanwhile.
-#[test]
-fn a_block_that_was_emptied_is_of_no_class() {
-    let vm = vm(2048, Tunables::default());
-    let block = vm.frames.blocks.at(BlockId(2));
-    let first = BlockId(2).first_frame();
-    block.claim_exact(0, 1).unwrap();
-    block.mark(Class::Shared);
-    let mut claimed = vm.claim_rest(BlockId(2), vm.hold()).unwrap();
-    claimed.add(first);
-    let Ok(huge) = claimed.into_huge() else { panic!("all of it is claimed") };
-    assert_eq!(block.class(), Class::Movable);
-    vm.give_back_huge(huge.first, Content::Unknown);
 }
 
 /// I20: one frame that is not zero, in whichever word of the block, and the huge

@@ -2,6 +2,7 @@
 
 use super::common::objects::{bytes, touch, whole};
 use super::common::*;
+use super::of_both_sizes::refusals_to_cut;
 use super::{ANON, AT, HUGE, counts, free, map, object, with_pool};
 use softfault::{Access, Advice, Errno, FaultError, MapFlags, MlockFlags, Order, Term};
 
@@ -83,15 +84,7 @@ fn pages_are_not_cut() {
         space.mmap(at, 3 * HUGE, RW, ANON | FIXED).unwrap();
         (0..3).for_each(|i| space.write(at + i * HUGE, &[1 + i as u8]).unwrap());
         for (from, len) in [(at, PAGE), (at + PAGE, 3 * HUGE - PAGE), (at + HUGE, HUGE + PAGE), (at + PAGE, PAGE)] {
-            let refused = [
-                space.munmap(from, len).unwrap_err().errno(),
-                space.mprotect(from, len, READ).unwrap_err().errno(),
-                space.madvise(from, len, Advice::Random).unwrap_err().errno(),
-                space.mmap(from, len, RW, PRIVATE | FIXED).unwrap_err().errno(),
-                space.madvise(from, len, GUARD_INSTALL).unwrap_err().errno(),
-                space.madvise(from, len, Advice::Collapse).unwrap_err().errno(),
-                space.mremap(from + PAGE, len, HUGE, MAYMOVE | MREMAP_FIXED, AT + 8 * HUGE).unwrap_err().errno(),
-            ];
+            let refused = refusals_to_cut(space, from, len, (HUGE, AT + 8 * HUGE));
             assert_eq!(refused, [Errno::EINVAL; 7], "{from:#x} {len:#x}");
             // As Linux: the whole pages of the range.
             let is_aligned = from.is_multiple_of(HUGE);

@@ -3,8 +3,9 @@
 
 use super::common::objects::{Object, bytes, touch, whole};
 use super::common::*;
+use super::of_both_sizes::refusals_to_cut;
 use super::{AT, HUGE};
-use softfault::{Access, Advice, Errno, FaultError, MapFlags, MlockFlags, MmapError, Order, Term};
+use softfault::{Access, Errno, FaultError, MapFlags, MlockFlags, MmapError, Order, Term};
 use softfault_testkit::formats::Tested;
 
 pub const GIB: u64 = 1 << 30;
@@ -147,15 +148,7 @@ fn pages_are_not_cut() {
             touch(space, AT).unwrap();
             touch(space, AT + GIB).unwrap();
             for (from, len) in [(AT, HUGE), (AT + HUGE, 2 * GIB - HUGE), (AT + GIB, GIB / 2), (AT + HUGE, HUGE)] {
-                let refused = [
-                    space.munmap(from, len).unwrap_err().errno(),
-                    space.mprotect(from, len, READ).unwrap_err().errno(),
-                    space.madvise(from, len, Advice::Random).unwrap_err().errno(),
-                    space.mmap(from, len, RW, PRIVATE | FIXED).unwrap_err().errno(),
-                    space.madvise(from, len, GUARD_INSTALL).unwrap_err().errno(),
-                    space.madvise(from, len, Advice::Collapse).unwrap_err().errno(),
-                    space.mremap(from + PAGE, len, GIB, MAYMOVE | MREMAP_FIXED, TO).unwrap_err().errno(),
-                ];
+                let refused = refusals_to_cut(space, from, len, (GIB, TO));
                 assert_eq!(refused, [Errno::EINVAL; 7], "{from:#x} {len:#x}");
             }
             assert_eq!(space.madvise(AT + HUGE, GIB, DONTNEED).unwrap_err().errno(), Errno::EINVAL);

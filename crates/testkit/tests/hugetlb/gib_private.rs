@@ -3,6 +3,7 @@
 use super::common::objects::{bytes, touch};
 use super::common::*;
 use super::gib::{GIB, NR, OWN, TO, file, free, map, order_at, with_pool};
+use super::of_both_sizes::{fork_refusing_each_frame, last_page_is_touched_by_all};
 use super::{AT, HUGE, NORESERVE};
 use softfault::{
     Access, Event, FaultDone, FaultError, MapFlags, MmapError, Notice, Order, PageRange, SubpoolLimits, Term, Vpn, Why,
@@ -202,22 +203,11 @@ fn each_frame_of_fork_may_be_refused() {
     with_pool(1, 2, |w| {
         own(w, 1);
         w.space.write(AT, &[1]).unwrap();
-        for k in 0.. {
-            w.vm.fail_allocation(Some(k));
-            let child = w.space.fork();
-            w.vm.fail_allocation(None);
-            let is_ok = child.is_ok();
-            if let Ok(child) = child {
-                assert_eq!((bytes(&child, AT), free(w)), ([1], (1, 1)));
-                check(w.vm, &[w.space, &child]);
-            }
-            assert_eq!(free(w), (1, 0), "the {k}th");
-            check(w.vm, &[w.space]);
-            if is_ok {
-                assert_ne!(k, 0);
-                break;
-            }
-        }
+        let nr_refused = fork_refusing_each_frame(w, free, &|child| {
+            assert_eq!((bytes(child, AT), free(w)), ([1], (1, 1)));
+        });
+        assert_eq!(free(w), (1, 0));
+        assert_ne!(nr_refused, 0);
     });
 }
 
@@ -238,27 +228,12 @@ fn h6_private_claims_of_1_gib_become_surplus() {
     });
 }
 
-/// H1 and H2: of a pool of one page, which is dropped and touched by all, and which others try to map.
 #[test]
 fn h2_dontneed_against_touches_of_1_gib() {
     with_pool(4, 1, |w| {
         own(w, 1);
-        let toucher = |running: &Running<'_>, stop: &AtomicBool| {
-            while !stop.load(Relaxed) {
-                running.store(AT + 500 * HUGE, &[1u8]).unwrap();
-            }
-        };
-        let third = |running: &Running<'_>, stop: &AtomicBool| {
-            while !stop.load(Relaxed) {
-                assert_eq!(running.space().mmap(TO, GIB, RW, OWN), Err(MmapError::NoHugePages));
-            }
-        };
-        w.race(&[&toucher, &toucher, &third], |running| {
-            for _ in 0..4 {
-                w.space.madvise(AT, GIB, DONTNEED).unwrap();
-                running.store(AT, &[1u8]).unwrap();
-            }
-        });
+        let drop = || w.space.madvise(AT, GIB, DONTNEED).unwrap();
+        last_page_is_touched_by_all(w, AT + 500 * HUGE, 4, &drop, |space| space.mmap(TO, GIB, RW, OWN));
     });
 }
 

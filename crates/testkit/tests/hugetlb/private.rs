@@ -2,6 +2,7 @@
 
 use super::common::objects::{bytes, touch, whole};
 use super::common::*;
+use super::of_both_sizes::{fork_refusing_each_frame, last_page_is_touched_by_all};
 use super::{AT, HUGE, counts, free, with_pool};
 use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MigrateRefusal, MmapError, Order, Term};
 use std::sync::atomic::Ordering::Relaxed;
@@ -154,28 +155,13 @@ fn what_is_ready_is_no_page_of_the_pool() {
     });
 }
 
-/// The k-th frame of fork and of first touches is refused: nothing is kept.
+/// The k-th frame of fork is refused: nothing is kept.
 #[test]
 fn each_frame_may_be_refused() {
     with_pool(1, 4, |w| {
         own(w, 2);
         w.space.write(AT, &[1]).unwrap();
-        for k in 0.. {
-            let before = free(w);
-            w.vm.fail_allocation(Some(k));
-            let child = w.space.fork();
-            w.vm.fail_allocation(None);
-            let is_ok = child.is_ok();
-            if let Ok(child) = child {
-                assert_eq!(bytes(&child, AT), [1]);
-                check(w.vm, &[w.space, &child]);
-            }
-            assert_eq!(free(w), before, "the {k}th");
-            check(w.vm, &[w.space]);
-            if is_ok {
-                break;
-            }
-        }
+        fork_refusing_each_frame(w, free, &|child| assert_eq!(bytes(child, AT), [1]));
     });
 }
 
@@ -234,27 +220,12 @@ fn h6_private_claims_become_surplus() {
     });
 }
 
-/// H1 and H2: of a pool of one page, which is dropped and touched by all, and which others try to map.
 #[test]
 fn h2_dontneed_against_touches_and_a_third_mapping() {
     with_pool(4, 1, |w| {
         own(w, 1);
-        let toucher = |running: &Running<'_>, stop: &AtomicBool| {
-            while !stop.load(Relaxed) {
-                running.store(AT + 5 * PAGE, &[1u8]).unwrap();
-            }
-        };
-        let third = |running: &Running<'_>, stop: &AtomicBool| {
-            while !stop.load(Relaxed) {
-                assert_eq!(running.space().mmap(0, HUGE, RW, OWN), Err(MmapError::NoHugePages));
-            }
-        };
-        w.race(&[&toucher, &toucher, &third], |running| {
-            for _ in 0..50 {
-                w.space.madvise(AT, HUGE, DONTNEED).unwrap();
-                running.store(AT, &[1u8]).unwrap();
-            }
-        });
+        let drop = || w.space.madvise(AT, HUGE, DONTNEED).unwrap();
+        last_page_is_touched_by_all(w, AT + 5 * PAGE, 50, &drop, |space| space.mmap(0, HUGE, RW, OWN));
     });
 }
 

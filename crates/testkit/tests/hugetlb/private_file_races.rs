@@ -2,6 +2,7 @@
 
 use super::common::objects::{bytes, touch, whole};
 use super::common::*;
+use super::of_both_sizes::fork_refusing_each_frame;
 use super::private_file::{BEYOND, OWN, own};
 use super::{AT, HUGE, counts, free, object, with_pool};
 use softfault::{Access, FaultError, MapFlags};
@@ -41,23 +42,7 @@ fn each_frame_of_a_private_file_may_be_refused() {
             }
         }
         w.space.write(AT, b"m").unwrap();
-        for k in 0.. {
-            let before = free(w);
-            w.vm.fail_allocation(Some(k));
-            let child = w.space.fork();
-            w.vm.fail_allocation(None);
-            let is_done = child.is_ok();
-            if let Ok(child) = child {
-                assert_eq!(bytes(&child, AT), *b"m");
-                check(w.vm, &[w.space, &child]);
-            }
-            assert_eq!(free(w), before, "the {k}th");
-            check(w.vm, &[w.space]);
-            if is_done {
-                break;
-            }
-            nr_refused += 1;
-        }
+        nr_refused += fork_refusing_each_frame(w, free, &|child| assert_eq!(bytes(child, AT), *b"m"));
         assert!(nr_refused > 2);
         assert_eq!(w.space.munmap(AT, 2 * HUGE), Ok(()));
     });
