@@ -18,7 +18,8 @@ Patterns
   random   every 8-byte word once, at random: a permutation of all words, another one for each thread
   sparse   one word in each 2 MiB, so in each leaf table: fault-around can only lose. The file is mapped at new
            addresses and read again until a thread has made 8,192 touches, as in 16 GiB, or 64 times
-  Each mapping is read twice. The second pass finds all that it reads mapped: the loads, and TLB misses.
+  Each mapping is read twice. The second pass finds all that it reads mapped: the loads, and TLB misses. Before these,
+  another mapping is read and not counted, so that code, tables and caches are as warm in the first pass.
 
 Systems
   softfault  the hosted machine: threads are CPUs, loads go through an emulated TLB of 1,536 translations for each.
@@ -50,9 +51,9 @@ Columns
   mapped       pages mapped after the first pass over pages touched
   pass         seconds of wall time: the median over the repetitions, and in brackets (slowest - fastest) / median
   resident     seconds of the second pass
-  ns/page      (pass - resident) over the pages that a thread touched: the cost of faults; -
-               where more than one in ten second passes was not shorter
-  x linux      ns/page of Linux over ours at the same order: median of the ratios within a repetition
+  ns/page      (pass - resident) over the pages that a thread touched: the cost of faults, the median; -
+               where it is not above zero with 95 % certainty: more repetitions show smaller costs
+  x linux      ns/page of Linux over ours at the same order; adaptive beside Linux's default
   /order 0     faults and pass over those of order 0
   2014         the row of 2014 with as many threads: faults and wall time a page. The whole table of 2014 follows;
                * is a time that repeats another row's, a slip of the source, and is left out of the plot

@@ -150,7 +150,7 @@ fn walls(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| s.wall.as_secs_f64()).collect()
 }
 
-/// The time of faults in each repetition, in seconds, if their median is above zero with 95 % certainty: by the rank of the
+/// The times of faults in all repetitions, sorted, in seconds, if their median is above zero with 95 % certainty: by the rank of the
 /// lower end of its interval, whatever the distribution. Of few repetitions all must show it.
 fn costs(samples: &[Sample]) -> Option<Vec<f64>> {
     let mut costs: Vec<f64> = samples.iter().map(Sample::faults_s).collect();
