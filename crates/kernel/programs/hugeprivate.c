@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -73,6 +74,16 @@ static void refusals(int fd) {
     CHECK(pool_is(4, 4, 0));
 }
 
+/* A segment that is to go does so with its last attachment, also where another mapping takes its place. shmctl would end it
+ * by itself, so only the pool tells. */
+static void replaced(void) {
+    int first = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | SHM_HUGETLB | 0600), second = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | 0600);
+    char *p = shmat(first, 0, 0);
+    CHECK(p != (char *)-1 && (p[0] = 1) && shmctl(first, IPC_RMID, 0) == 0 && pool_is(4, 3, 0));
+    CHECK(shmat(second, p, SHM_REMAP) == p && pool_is(4, 4, 0));
+    CHECK(shmdt(p) == 0 && shmctl(second, IPC_RMID, 0) == 0);
+}
+
 int main(void) {
     CHECK(set(NR, "4") == 0 && mkdir(AT, 0755) == 0 && mount("none", AT, "hugetlbfs", 0, 0) == 0);
     int fd = open(AT "/file", O_RDWR | O_CREAT, 0600), memory = memfd_create("huge", MFD_HUGETLB);
@@ -81,6 +92,7 @@ int main(void) {
         stores(i ? memory : fd);
         refusals(i ? memory : fd);
     }
+    replaced();
     CHECK(close(fd) == 0 && close(memory) == 0 && umount(AT) == 0 && rmdir(AT) == 0 && set(NR, "0") == 0);
     CHECK(pool_is(0, 0, 0));
     puts("hugeprivate ok");
