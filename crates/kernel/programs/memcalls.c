@@ -10,9 +10,9 @@
 enum { ANON = MAP_PRIVATE | MAP_ANONYMOUS, SHANON = MAP_SHARED | MAP_ANONYMOUS };
 
 /* What a call is asked about: two pages of it, the first touched. */
-enum kind { PRIVATE, PROTNONE, READONLY, SHARED, STACK, COPY, FILE_RW, FILE_RO, LOCKED, HOLE, NR_KINDS };
+enum kind { PRIVATE, PROTNONE, READONLY, SHARED, STACK, COPY, FILE_RW, FILE_RO, LOCKED, HOLE, ZERO, NR_KINDS };
 static const char *const kind_names[] = { "private", "none",    "read-only", "shared", "stack",
-                                          "copy",    "file-rw", "file-ro",   "locked", "hole" };
+                                          "copy",    "file-rw", "file-ro",   "locked", "hole",   "zero" };
 
 static int file_rw, file_ro, file_wo, file_path, folder, zero_rw, zero_ro, null, pipes[2], event;
 
@@ -38,7 +38,7 @@ static void make_files(void) {
 static char *map(enum kind kind) {
     int prot = kind == PROTNONE ? PROT_NONE : kind == READONLY || kind == FILE_RO ? PROT_READ : RW;
     int flags = kind == SHARED || kind == FILE_RW || kind == FILE_RO ? MAP_SHARED : MAP_PRIVATE;
-    int fd = kind == FILE_RO ? file_ro : kind == FILE_RW || kind == COPY ? file_rw : -1;
+    int fd = kind == FILE_RO ? file_ro : kind == FILE_RW || kind == COPY ? file_rw : kind == ZERO ? zero_rw : -1;
     flags |= fd < 0 ? MAP_ANONYMOUS : 0;
     flags |= kind == STACK ? MAP_GROWSDOWN : 0;
     /* Room on both sides, so that nothing merges and growth is possible. */

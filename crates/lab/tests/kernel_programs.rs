@@ -84,6 +84,14 @@ fn rare_orders_of_signals_end_as_on_linux() {
     }
 }
 
+/// Private mappings of `/dev/zero`: their lines of `/proc/self/maps`.
+#[test]
+fn zeroes_of_a_file_are_mapped_as_on_linux() {
+    for libc in BOTH {
+        same_as_host(&compile("zeroes", "zeroes", libc), &["--cpus", "2"]);
+    }
+}
+
 /// pidfd_open(2), process_madvise(2).
 #[test]
 fn the_memory_of_others_is_advised() {

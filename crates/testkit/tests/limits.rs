@@ -288,26 +288,37 @@ fn map_32bit_gives_the_second_gibibyte_or_nothing() {
     });
 }
 
-/// A private copy of a file is not anonymous to madvise(2).
+/// What a mapping of `/dev/zero` is refused, and where it is one with its neighbour.
 #[test]
-fn advice_for_anonymous_memory_is_refused_for_a_copy_of_a_file() {
+fn zeroes_of_a_file_are_anonymous_memory_with_an_offset() {
     alone(|w| {
         let s = w.space;
-        assert_eq!(s.mmap_file_copy(0, PAGE, RW, SHARED), Err(MmapError::BadFlags));
-        assert_eq!(s.mmap_file_copy(0, 0, RW, PRIVATE), Err(MmapError::ZeroLength));
-        let at = s.mmap_file_copy(BASE, 2 * PAGE, RW, PRIVATE | FIXED).unwrap();
+        let zero = |at, len, flags, offset| s.mmap_zero(at, len, RW, flags, offset);
+        assert_eq!(zero(0, PAGE, SHARED, 0), Err(MmapError::BadFlags));
+        assert_eq!(zero(0, PAGE, PRIVATE | MapFlags::GROWSDOWN, 0), Err(MmapError::BadFlags));
+        assert_eq!(zero(0, 0, PRIVATE, 0), Err(MmapError::ZeroLength));
+        assert_eq!(zero(0, u64::MAX, PRIVATE, 0), Err(MmapError::TooLong));
+        assert_eq!(zero(0, PAGE, PRIVATE, 1), Err(MmapError::OffsetUnaligned));
+        assert_eq!(zero(0, PAGE, PRIVATE, u64::MAX - PAGE + 1), Err(MmapError::OffsetOverflow));
+        let at = zero(BASE, 2 * PAGE, PRIVATE | FIXED, 7 * PAGE).unwrap();
         s.mmap(BASE + 2 * PAGE, PAGE, RW, PRIVATE | FIXED).unwrap();
         assert_eq!(s.nr_vmas(), 2, "anonymous memory beside it is another VMA");
-        for advice in [FREE, WIPEONFORK] {
-            assert_eq!(s.madvise(at, PAGE, advice), Err(MadviseError::WrongMapping));
-            s.madvise(BASE + 2 * PAGE, PAGE, advice).unwrap();
-        }
+        zero(BASE + 2 * PAGE, PAGE, PRIVATE | FIXED, 7 * PAGE).unwrap();
+        assert_eq!(s.nr_vmas(), 2, "the offset begins again");
+        zero(BASE + 2 * PAGE, PAGE, PRIVATE | FIXED, 9 * PAGE).unwrap();
+        assert_eq!((s.nr_vmas(), s.vma(at).unwrap().pgoff), (1, 7), "it continues");
+        s.mprotect(BASE + PAGE, PAGE, NONE).unwrap();
+        assert_eq!((s.nr_vmas(), s.vma(BASE + 2 * PAGE).unwrap().pgoff), (3, 9));
+        s.mprotect(BASE + PAGE, PAGE, RW).unwrap();
+        assert_eq!(s.nr_vmas(), 1);
+        assert_eq!(s.madvise(at, PAGE, WIPEONFORK), Err(MadviseError::WrongMapping));
         assert_eq!(s.madvise(at, PAGE, Advice::Remove), Err(MadviseError::NotShared));
-        s.write(at, b"copied").unwrap();
+        s.write(at, b"private").unwrap();
         let child = s.fork().unwrap();
-        let mut bytes = [0; 6];
+        let mut bytes = [0; 7];
         child.read(at, &mut bytes).unwrap();
-        assert_eq!(&bytes, b"copied");
+        assert_eq!((&bytes, child.vma(at).unwrap().pgoff), (b"private", 7));
+        s.madvise(at, 3 * PAGE, FREE).unwrap();
         s.munmap(at, 3 * PAGE).unwrap();
     });
 }

@@ -155,7 +155,7 @@ const LEFT_OUT: [(&str, &str); 64] = [
     ("set_limit_data", "writes one word"),
     ("set_limit_memlock", "writes one word"),
     ("set_limit_stack", "writes one word"),
-    ("mmap_file_copy", "mmap: a flag of the VMA is all that differs"),
+    ("mmap_zero", "mmap: a flag of the VMA and its offset are all that differs"),
     ("new_shared_object_of", "new_shared_object: a word of the header is all that differs"),
     ("new_file_object", "nobody else knows it yet"),
     ("reserve", "what mmap does with an object of a pool: hugetlb/allocate.rs"),

@@ -51,7 +51,7 @@ impl Key {
             let at = vma.pgoff_of(Vpn::of(addr)) << 12 | addr & 0xfff;
             return Ok(Key { home: Home::Object(vma.object.0), at });
         }
-        if vma.flags.intersects(VmaFlags::WRITE | VmaFlags::FILE) { Ok(own) } else { Err(Errno::EFAULT) }
+        if vma.flags.contains(VmaFlags::WRITE) { Ok(own) } else { Err(Errno::EFAULT) }
     }
     fn bucket(self) -> usize {
         let home = match self.home {

@@ -44,8 +44,7 @@ bitflags::bitflags! {
         const MAYGUARD = 1 << 17;
         /// Never to be made writable: its object was opened for reading.
         const NEVERWRITE = 1 << 18;
-        /// A private mapping of an object, or a private copy of a file, which the embedder filled:
-        /// not anonymous.
+        /// A private mapping of a file: of an object, or of a file that reads as zeroes, which has none.
         const FILE = 1 << 19;
         /// A shared mapping of an object whose pages come from a file: its first store to a clean page faults.
         const TRACKED = 1 << 20;
@@ -103,7 +102,7 @@ pub struct Vma {
     pub flags: VmaFlags,
     /// Where the pages come from.
     pub object: ObjectId,
-    /// The page of the object at `range.start`; 0 if there is no object.
+    /// The page of the file or object at `range.start`; 0 if there is neither.
     pub pgoff: u64,
     /// The index of the private page at `range.start`: the page number that it was first mapped at.
     /// mremap(2) keeps it, so that rmap finds private pages by one index through moves. A private
@@ -120,11 +119,15 @@ impl Vma {
     pub(crate) fn index_of(&self, vpn: Vpn) -> u64 {
         self.index.wrapping_add(vpn.0 - self.range.start.0)
     }
-    /// The page of the object that `vpn` shows, which has to lie in the VMA; 0 where there is
-    /// no object.
+    /// Whether it is private anonymous memory, whatever it is called: without an object.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.object == ObjectId::NONE && self.is_private()
+    }
+    /// The page of the file or object that `vpn` shows, which has to lie in the VMA; 0 where there is
+    /// neither.
     pub fn pgoff_of(&self, vpn: Vpn) -> u64 {
         match self.object {
-            ObjectId::NONE => 0,
+            ObjectId::NONE if !self.flags.contains(VmaFlags::FILE) => 0,
             _ => self.pgoff.wrapping_add(vpn.0 - self.range.start.0),
         }
     }
@@ -179,6 +182,17 @@ mod tests {
         assert!(!merges(VmaFlags::SHARED, 7, 105, 34));
         assert!(merges(PRIVATE, 7, 104, 34));
         assert!(!merges(PRIVATE, 7, 104, 14) && !merges(PRIVATE, 7, 105, 34));
+    }
+
+    /// A file that reads as zeroes has offsets, and no object.
+    #[test]
+    fn zeroes_of_a_file_are_one_mapping_if_their_offsets_go_on() {
+        const ZEROES: VmaFlags = VmaFlags::WRITE.union(VmaFlags::FILE);
+        let first = vma(10, 14, ZEROES, 0, 100, 30);
+        assert!(first.merges_with(&vma(14, 15, ZEROES, 0, 104, 34)));
+        assert!(!first.merges_with(&vma(14, 15, ZEROES, 0, 100, 34)));
+        assert!(!first.merges_with(&vma(14, 15, VmaFlags::WRITE, 0, 0, 34)), "anonymous memory beside it");
+        assert_eq!(first.part(PageRange::new(Vpn(12), Vpn(13))).pgoff, 102);
     }
 
     #[test]

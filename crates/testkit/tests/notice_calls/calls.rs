@@ -157,7 +157,7 @@ calls! {
     No "AddressSpace::fork": |s| drop(s.space.fork());
     No "AddressSpace::fork, of another space": |s| drop(s.other.fork());
     No "AddressSpace::mmap": |s| _ = s.space.mmap(FRESH, PAGE, RW, PRIVATE | FIXED);
-    No "AddressSpace::mmap_file_copy": |s| _ = s.space.mmap_file_copy(FRESH, PAGE, RW, PRIVATE | FIXED);
+    No "AddressSpace::mmap_zero": |s| _ = s.space.mmap_zero(FRESH, PAGE, RW, PRIVATE | FIXED, 0);
     No "AddressSpace::mmap_object": |s| {
         let part = ObjectPart::new(&s.object);
         _ = s.other.mmap_object(FRESH, PAGE, RW, SHARED | FIXED, part);

@@ -6,12 +6,13 @@ use super::content::Content;
 use super::inode::{Body, Inode};
 use super::tree::{self, Entry};
 use super::walk::{self, Follow};
-use super::{generated, proc};
+use super::{generated, mapped, proc};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::archive::{self, Item};
 use crate::port::console::log;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG};
+use softfault::ObjectId;
 
 /// Devices by their numbers, as Linux has them.
 pub mod device {
@@ -104,7 +105,11 @@ fn fixed() -> errno::Result<()> {
     }
     let dev = dir(b"/dev", 0o755)?;
     for (name, number) in DEVICES {
-        tree::insert(&dev, Entry::new(name.as_bytes(), &Inode::new(Body::Device(number), 0o666)?)?)?;
+        let inode = Inode::new(Body::Device(number), 0o666)?;
+        tree::insert(&dev, Entry::new(name.as_bytes(), &inode)?)?;
+        if number == device::ZERO {
+            mapped::set(ObjectId::NONE, &inode, b"/dev/zero")?;
+        }
     }
     for (path, target) in LINKS {
         put(path.as_bytes(), Body::Symlink(target.as_bytes().into()), 0o777)?;

@@ -50,7 +50,9 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     if len > USER_END {
         return Err(Errno::ENOMEM);
     }
-    if (offset_bytes >> 12) + len.div_ceil(PAGE_BYTES) > i64::MAX as u64 >> 12 {
+    // Offsets of devices have no sign.
+    let most = if matches!(open.kind, Kind::Zero) { u64::MAX } else { i64::MAX as u64 };
+    if (offset_bytes >> 12) + len.div_ceil(PAGE_BYTES) > most >> 12 {
         return Err(Errno::EOVERFLOW);
     }
     let is_shared = match flags.map_type() {
@@ -76,7 +78,8 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
             let part = ObjectPart::new(&object).with_may_write(false);
             to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
         }
-        Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | MapFlags::ANONYMOUS)),
+        Kind::Zero if is_shared => to_errno!(call.space().mmap(addr, len, prot, flags | MapFlags::ANONYMOUS)),
+        Kind::Zero => to_errno!(call.space().mmap_zero(addr, len, prot, flags, offset_bytes)),
         Kind::File if is_shared => map_shared(call, open, asked),
         Kind::File => map_private(call, open, asked),
         // A file without a name is on no file system that programs are run from.

@@ -20,8 +20,8 @@ use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::take::{Guards, Next, Removal};
 
-/// VMAs with one of these are no private anonymous memory.
-const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
+/// VMAs with one of these are of a file, as shared anonymous memory is on Linux.
+const OF_FILE: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
 
 /// The operation that an advice asks for.
 enum Action {
@@ -196,7 +196,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.drop_pages(writer, vma, part);
                 Ok(())
             }
-            Action::Free if vma.flags.intersects(NOT_ANONYMOUS) => Err(MadviseError::WrongMapping),
+            Action::Free if !vma.is_anonymous() => Err(MadviseError::WrongMapping),
             Action::Free => {
                 self.free_lazily(writer, part);
                 Ok(())
@@ -218,7 +218,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         set: VmaFlags,
         clear: VmaFlags,
     ) -> Result<(), MadviseError> {
-        if set.contains(VmaFlags::WIPEONFORK) && vma.flags.intersects(NOT_ANONYMOUS) {
+        if set.contains(VmaFlags::WIPEONFORK) && vma.flags.intersects(OF_FILE) {
             return Err(MadviseError::WrongMapping);
         }
         let changed = &mut |v: &Vma| Vma { flags: (v.flags - clear) | set, ..*v };

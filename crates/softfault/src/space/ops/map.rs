@@ -1,4 +1,4 @@
-//! mmap(2): anonymous memory, and objects of the embedder.
+//! mmap(2): anonymous memory, files of zeroes, and objects of the embedder.
 //!
 //! Locks on entry: none. Takes the writer lock.
 
@@ -18,7 +18,7 @@ use crate::space::lock::Writer;
 use crate::space::placement::{Backing, occupied};
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 
-/// An [`ObjectPart`] that was checked, or the marks of a copy of a file.
+/// An [`ObjectPart`] that was checked, or the part of a file of zeroes.
 #[derive(Clone, Copy)]
 pub(crate) struct Given {
     object: ObjectId,
@@ -63,23 +63,43 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.map_checked(addr, len, prot, flags, None)
     }
 
-    /// Maps private memory that the caller fills with the bytes of a file. It behaves as anonymous
-    /// memory, except that madvise(2) refuses advice that is for anonymous memory only.
-    /// `flags` as in [`mmap`](Self::mmap), without `MAP_ANONYMOUS`.
+    /// Maps a file that reads as zeroes, such as `/dev/zero`, from `offset_bytes` on. The mapping is private, and its
+    /// memory is anonymous. The file shows in three places: the mapping has an offset
+    /// ([`pgoff_of`](crate::Vma::pgoff_of)), it is merged with a neighbour only if the offset continues there, and
+    /// madvise(2) refuses `MADV_WIPEONFORK` and `MADV_REMOVE` as for other private mappings of files. `flags` as in
+    /// [`mmap`](Self::mmap), without `MAP_ANONYMOUS`.
+    ///
+    /// Linux also keeps two mappings apart that come from different opens of the file; here the offset decides.
     ///
     /// # Errors
     ///
     /// [`MmapError`]; nothing is changed then.
     ///
-    /// Source: mmap(2), madvise(2).
-    pub fn mmap_file_copy(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
-        if flags.map_type() != MapType::Private || flags.contains(MapFlags::HUGETLB) {
+    /// Source: mmap(2), madvise(2), zero(4).
+    pub fn mmap_zero(
+        &self,
+        addr: u64,
+        len: u64,
+        prot: Prot,
+        flags: MapFlags,
+        offset_bytes: u64,
+    ) -> Result<u64, MmapError> {
+        if flags.map_type() != MapType::Private || flags.intersects(MapFlags::HUGETLB | MapFlags::GROWSDOWN) {
             return Err(MmapError::BadFlags);
+        }
+        if !is_aligned(offset_bytes) {
+            return Err(MmapError::OffsetUnaligned);
         }
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
-        let given = Given { object: ObjectId::NONE, pgoff: 0, flags: VmaFlags::FILE };
+        if len > task_size::<M::Format>() {
+            return Err(MmapError::TooLong);
+        }
+        if offset_bytes.checked_add(page_align(len)).is_none() {
+            return Err(MmapError::OffsetOverflow);
+        }
+        let given = Given { object: ObjectId::NONE, pgoff: offset_bytes / PAGE_SIZE, flags: VmaFlags::FILE };
         self.map_checked(addr, len, prot, flags, Some(given))
     }
 
@@ -295,7 +315,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (nr_pages, index) = (range.nr_pages(), range.start.0);
         if let Some(given) = given.filter(|given| given.object == ObjectId::NONE) {
             let flags = flags | given.flags;
-            return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: 0, index });
+            return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: given.pgoff, index });
         }
         if let Some(given) = given {
             let flags = flags | given.flags;

@@ -17,9 +17,9 @@ impl fmt::Display for Line<'_> {
         let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
         let shared = if has(VmaFlags::SHARED) { 's' } else { 'p' };
         let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
-        let is_of_object = vma.object != ObjectId::NONE;
-        let offset = if is_of_object { vma.pgoff * 4096 } else { 0 };
-        let file = if is_of_object { mapped::find(vma.object) } else { None };
+        let offset = vma.pgoff << 12;
+        let is_of_file = vma.object != ObjectId::NONE || has(VmaFlags::FILE);
+        let file = if is_of_file { mapped::find(vma.object) } else { None };
         let (device, number) = file.as_ref().map_or((0, 0), |name| (name.device, name.inode_number));
         let mut head = Head::default();
         write!(head, "{start:08x}-{end:08x} {r}{w}{x}{shared} {offset:08x} 00:{device:02x} {number} ")?;
