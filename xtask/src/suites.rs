@@ -51,6 +51,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
     alone: None,
     longest: &[
         "weak_memory",
+        "hugetlb_private",
         "folio_moves",
         "object_moves",
         "huge_pages",
@@ -78,7 +79,9 @@ pub const TESTS: Suite = Suite {
         "corpus",
         "formats",
         "relax",
+        "hugetlb",
         "mremap",
+        "several_cpus",
         "softfault",
         "differential",
         "huge_races",

@@ -47,7 +47,7 @@ pub(crate) struct HintData {
     pub(crate) around_start: Word,
     pub(crate) around_end: Word,
     pub(crate) around_order: Word,
-    /// The table that a fault of this CPU installed last, as an [`OptPfn`](crate::addr::OptPfn); 0 once a fault in
+    /// The table that a fault of this CPU installed last, as `fault::fresh` writes it; 0 once a fault in
     /// adaptive mode was in it. Only advice: the table may be gone.
     pub(crate) fresh_table: Word,
 }

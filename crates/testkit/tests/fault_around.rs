@@ -113,6 +113,18 @@ fn a3_the_window_stays_in_the_leaf_table_and_in_the_object() {
     });
 }
 
+/// The first window comes with the table; a later one is looked for.
+#[test]
+fn a_second_window_in_a_new_table() {
+    with_window(6, 1, |w| {
+        map(w.space, AT, TABLE, &full(w, TABLE), 0);
+        for (page, end) in [(0, 64), (100, 128)] {
+            read(w.space, page).unwrap();
+            assert_eq!(mapped(w.space, 0..TABLE), pages(0..end));
+        }
+    });
+}
+
 /// A1, A2: what is missing is skipped, also where it is the page of the fault: that is made as ever.
 #[test]
 fn a2_pages_that_are_missing_are_not_made() {
@@ -273,8 +285,7 @@ fn faults_of(w: &World<'_>, around: FaultAround, order: &[u64]) -> u64 {
         }
     }
     let nr_faults = w.vm.vmstat().get(Event::Fault) - before;
-    let nr_pages = order.len() as u64;
-    assert_eq!(w.space.madvise(AT, nr_pages * PAGE, DONTNEED), Ok(()));
+    assert_eq!(w.space.madvise(AT, order.len() as u64 * PAGE, DONTNEED), Ok(()));
     nr_faults
 }
 

@@ -19,9 +19,10 @@
 
 use super::batch::aligned;
 use super::context::Fault;
+use super::fresh::{self, FreshTable};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, OptPfn, Order, PageRange, Pfn, Vpn};
+use crate::addr::{Access, Order, PageRange, Pfn, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, Neighbours, adapt, neighbourhood, window};
@@ -64,10 +65,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if found.flags().contains(VmaFlags::RANDOM) || around == FaultAround::Adaptive && self.stays_alone(fault) {
             return Vpn(request.vpn.0 + 1);
         }
-        let is_dense = |bounds| !is_fresh(here.cpu, fault.leaf_table()) && self.has_neighbour(fault, bounds);
+        let is_dense = |bounds| !fresh::take_first(here.cpu, fault.leaf_table()) && self.has_neighbour(fault, bounds);
+        let has_window = fresh::take_window(here.cpu, fault.leaf_table());
         let (order, pages) = self.pages_around(fault, frame, around, is_dense);
-        if order != AroundOrder::OFF {
-            let fill = |slot: Slot<'_, M::Format>, leaf| slot.fill(Entry::Leaf(leaf)).is_ok();
+        if order != AroundOrder::OFF && !has_window {
+            let fill = |word: &Word, leaf| {
+                is_none::<M::Format>(word) && Slot::<M::Format>::new(word, 0).fill(Entry::Leaf(leaf)).is_ok()
+            };
             self.count_around(fault, self.map_ready(fault, fault.leaf_table(), pages, fill));
         }
         if around == FaultAround::Adaptive {
@@ -105,6 +109,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Installs a leaf table for a fault, with entries for the neighbours of its page if many are there: by plain stores, before
     /// anybody else sees the table. Whoever takes a page out waits for this section, as for entries in a table that was there.
     ///
+    /// Returns the table as the CPU's hint has it.
+    ///
     /// # Errors
     ///
     /// Another table was first; this one is empty.
@@ -113,10 +119,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         fault: &Fault<'_>,
         hole: Slot<'_, M::Format>,
         table: Pfn,
-    ) -> Result<(), Changed> {
-        let Some(pages) = self.many_around(fault) else { return hole.fill(Entry::Table(table)) };
-        let fill = |slot: Slot<'_, M::Format>, leaf| {
-            slot.set_private(Entry::Leaf(leaf));
+    ) -> Result<FreshTable, Changed> {
+        let Some(pages) = self.many_around(fault) else {
+            return hole.fill(Entry::Table(table)).map(|()| FreshTable::new(table));
+        };
+        let fill = |word: &Word, leaf| {
+            Slot::<M::Format>::new(word, 0).set_private(Entry::Leaf(leaf));
             true
         };
         // The page of the fault comes last, as ever.
@@ -132,7 +140,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Slot::<M::Format>::new(word, 0).set_private(Entry::None);
             }
         }
-        installed
+        installed.map(|()| FreshTable::new(table).with_window())
     }
 
     /// The window of a read fault that finds no leaf table, if it has a large part of one.
@@ -169,7 +177,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let hint = &here.cpu.hint;
         let last = self.last_window(here.cpu);
         if !last.is_some_and(|last| last.leaves_alone(request.vpn, found.start()))
-            || !is_fresh(here.cpu, fault.leaf_table())
+            || !fresh::take_first(here.cpu, fault.leaf_table())
         {
             return false;
         }
@@ -208,15 +216,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Maps the pages of the window that are there, in entries of the table that are none; how many. `fill` says whether it
-    /// has written an entry.
+    /// has written an entry, which it does if the entry is none.
     #[inline(always)]
-    fn map_ready(
-        &self,
-        fault: &Fault<'_>,
-        table: Pfn,
-        pages: PageRange,
-        fill: impl Fn(Slot<'_, M::Format>, Leaf) -> bool,
-    ) -> u64 {
+    fn map_ready(&self, fault: &Fault<'_>, table: Pfn, pages: PageRange, fill: impl Fn(&Word, Leaf) -> bool) -> u64 {
         let Fault { found, inside, .. } = *fault;
         let id = found.object();
         let first = found.pgoff_of(pages.start);
@@ -252,7 +254,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // Before the entries, as for the page of the fault.
             self.vm.frames.desc(frame.head()).note_mapped_around();
             let leaf = Leaf { pfn: frame.pfn, ..leaf };
-            nr_mapped += u64::from(fill(Slot::new(&entries[i], 0), leaf));
+            nr_mapped += u64::from(fill(&entries[i], leaf));
             if !is_alone {
                 nr_mapped += fill_run(&entries[i + 1..][..(after - index - 1) as usize], leaf, &fill);
             }
@@ -270,29 +272,12 @@ fn is_none<F: Format>(word: &Word) -> bool {
 
 /// Maps the frames behind one in those of the entries that are none; how many.
 #[inline(always)]
-fn fill_run<F: Format>(entries: &[Word], before: Leaf, fill: &impl Fn(Slot<'_, F>, Leaf) -> bool) -> u64 {
-    let mut nr_mapped = 0;
-    for (word, i) in entries.iter().zip(1..) {
-        if is_none::<F>(word) {
-            let leaf = Leaf { pfn: Pfn(before.pfn.0 + i), ..before };
-            nr_mapped += u64::from(fill(Slot::new(word, 0), leaf));
-        }
-    }
-    nr_mapped
+fn fill_run(entries: &[Word], before: Leaf, fill: &impl Fn(&Word, Leaf) -> bool) -> u64 {
+    let leaves = (1..).map(|i| Leaf { pfn: Pfn(before.pfn.0 + i), ..before });
+    entries.iter().zip(leaves).map(|(word, leaf)| u64::from(fill(word, leaf))).sum()
 }
 
 /// The frame of a page that is there, and that no CPU is putting in, taking out or moving.
 fn ready(page: ObjectPage) -> Option<PageFrame> {
     if let ObjectPage::Frame(frame) = page { Some(frame) } else { None }
-}
-
-/// Whether this is the first fault in a leaf table that the CPU has installed, so that there is nothing near
-/// it. That is every fault of a program that touches single pages far apart.
-fn is_fresh(cpu: &CpuData, table: Pfn) -> bool {
-    let fresh = &cpu.hint.fresh_table;
-    let is_fresh = fresh.get() == OptPfn::some(table).to_word();
-    if is_fresh {
-        fresh.set(0);
-    }
-    is_fresh
 }

@@ -11,11 +11,12 @@
 //! | `lockfree` | compare-and-swap of the entry | none |
 
 use super::context::{Fault, Here, Lost, new_leaf};
+use super::fresh::FreshTable;
 use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{OptPfn, Rights};
+use crate::addr::Rights;
 use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
 use crate::machine::Machine;
@@ -43,15 +44,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-        let is_leaf = level == 0;
-        let installed =
-            if is_leaf { self.install_leaf_table(fault, hole, table) } else { hole.fill(Entry::Table(table)) };
-        if installed.is_err() {
+        let installed = if level == 0 {
+            self.install_leaf_table(fault, hole, table)
+        } else {
+            hole.fill(Entry::Table(table)).map(|()| FreshTable::new(table))
+        };
+        let Ok(fresh) = installed else {
             prealloc.keep(Fill::Fixed, table);
             return Turn::Raced;
-        }
+        };
         here.cpu.count(Event::TableInstall);
-        here.cpu.hint.fresh_table.set(OptPfn::some(table).to_word());
+        fresh.note(here.cpu);
         here.rss.add(Rss::Tables, 1);
         // Start over: the section is cheap, and one path is easier to get right than two.
         Turn::Again

@@ -24,6 +24,7 @@ mod copy;
 mod copy_huge;
 mod empty;
 mod find;
+mod fresh;
 mod huge;
 mod outcome;
 mod pool;
