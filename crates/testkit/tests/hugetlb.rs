@@ -24,6 +24,8 @@ mod private_file;
 mod private_file_races;
 #[path = "hugetlb/subpool.rs"]
 mod subpool;
+#[path = "hugetlb/within.rs"]
+mod within;
 
 use common::objects::{Object, bytes, touch, whole};
 use common::*;

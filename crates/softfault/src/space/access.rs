@@ -191,13 +191,15 @@ impl<M: Machine> AddressSpace<'_, M> {
         let Some(Mapped { slot, seen, leaf: page, .. }) = self.mapped(inside, vpn) else {
             return false;
         };
-        let desc = self.vm.frames.head_desc(page.pfn);
-        let shared_write = desc.state().kind() == FrameKind::Shared && page.rights.contains(Rights::WRITE);
-        if !shared_write && !self.is_sole_mapping(inside, slot, page.pfn) {
+        // Of a page of a pool the head alone says whose it is.
+        let head = self.vm.frames.head_of_named(page.pfn);
+        let kind = self.vm.frames.desc(head).state().kind();
+        let shared_write = kind == FrameKind::Shared && page.rights.contains(Rights::WRITE);
+        if !shared_write && !self.is_sole_mapping(inside, slot, head) {
             return false;
         }
         let Ok(leaf) = slot.lock(seen) else { return false };
-        let still = shared_write || self.is_sole_mapping(inside, slot, page.pfn);
+        let still = shared_write || self.is_sole_mapping(inside, slot, head);
         if still {
             program::write(&self.vm.machine, page.pfn, offset, part);
         }

@@ -11,7 +11,7 @@ use crate::table::entry::Slot;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Whether the page, of any size, is private and only this entry maps it. Zero frames never
-    /// are.
+    /// are. Of a page of a pool `pfn` is the head.
     pub(crate) fn is_sole_mapping(&self, inside: InSection<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> bool {
         inside.assert_of(&self.data.cpus);
         if slot.level > 0 && self.vm.frames.is_of_pool(pfn) {
