@@ -4,7 +4,7 @@
 
 mod programs;
 
-use programs::{Libc, compile, run, text};
+use programs::{Libc, compile, host_version, run, text};
 use regex_lite::Regex;
 use std::path::Path;
 use std::process::Command;
@@ -47,13 +47,6 @@ const SINCE: [((u32, u32), &str, &str); 9] = [
     ((6, 15), r"madvise .* 10[23]( of nothing)?", "guards, in files, too"),
     ((6, 17), r"mremap .*", "a move of several mappings"),
 ];
-
-/// Version of the host's kernel.
-fn host_version() -> (u32, u32) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux has it");
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse().ok());
-    (numbers.next().expect("a version"), numbers.next().unwrap_or(0))
-}
 
 /// Whether all of `text` matches.
 fn is(pattern: &str, text: &str) -> bool {

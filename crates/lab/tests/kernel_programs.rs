@@ -6,7 +6,7 @@
 
 mod programs;
 
-use programs::{BOTH, Libc, compile, run, run_ok, same_as_host, softfault};
+use programs::{BOTH, Libc, compile, run, run_ok, same_as_host, same_as_host_since, softfault};
 use std::fmt::Write as _;
 
 #[test]
@@ -98,6 +98,20 @@ fn the_memory_of_others_is_advised() {
     for libc in BOTH {
         same_as_host(&compile("pidfds", "pidfds", libc), &["--cpus", "2"]);
     }
+}
+
+/// pidfd_open(2) and its flags. In so little memory the kernel could not keep 600 processes that have ended.
+#[test]
+fn a_descriptor_outlives_its_process_and_keeps_nothing_of_it() {
+    for libc in BOTH {
+        same_as_host_since((6, 16), &compile("lives", "lives", libc), &["--cpus", "2", "--mem", "64M"]);
+    }
+}
+
+/// Of several bad parts the one is told that Linux tells.
+#[test]
+fn lists_of_parts_are_checked_in_the_order_of_linux() {
+    same_as_host_since((6, 16), &compile("iovecs", "iovecs", Libc::Musl), &["--cpus", "2"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A thread of a program: what Linux keeps about it.
 
+use super::process::life::Life;
 use super::process::{Mm, Process};
 use super::signal::{Pending, UNBLOCKABLE};
 use crate::port::arch::fpu::Image;
@@ -46,6 +47,8 @@ pub struct ThreadSignals {
 pub struct Task {
     /// Its number; the first thread's is the process's.
     pub tid: u32,
+    /// Whether it runs, for those who have a descriptor of it.
+    pub life: Arc<Life>,
     process: Arc<Process>,
     mm: Arc<Mm>,
     /// Word to clear and wake when it ends (set_tid_address(2)).
@@ -69,9 +72,10 @@ pub struct Task {
 
 impl Task {
     /// Of a new thread.
-    pub fn new(tid: u32, process: Arc<Process>, mm: Arc<Mm>, charge: Charge) -> Task {
+    pub fn new(life: Arc<Life>, process: Arc<Process>, mm: Arc<Mm>, charge: Charge) -> Task {
         Task {
-            tid,
+            tid: life.number,
+            life,
             process,
             mm,
             clear_tid: AtomicU64::new(0),

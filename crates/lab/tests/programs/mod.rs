@@ -85,3 +85,19 @@ pub fn same_as_host(binary: &Path, options: &[&str]) {
     let ran = run(options, binary, &[]);
     assert_eq!((ran.code, &ran.output), (0, &host), "{} {options:?}: {}", binary.display(), ran.errors);
 }
+
+/// Version of the host's kernel.
+pub fn host_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux has it");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse().ok());
+    (numbers.next().expect("a version"), numbers.next().unwrap_or(0))
+}
+
+/// The same for what Linux does since `version`. An older host is not asked.
+pub fn same_as_host_since(version: (u32, u32), binary: &Path, options: &[&str]) {
+    if host_version() >= version {
+        return same_as_host(binary, options);
+    }
+    let ran = run(options, binary, &[]);
+    assert!(ran.code == 0 && ran.output.ends_with("done\n"), "{}: {} {}", binary.display(), ran.output, ran.errors);
+}

@@ -23,7 +23,7 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
-use crate::linux::process::{Process, find};
+use crate::linux::process::life::Life;
 use crate::linux::thread::Thread;
 use crate::port::console::Channel;
 use crate::port::heap;
@@ -86,7 +86,7 @@ pub enum Kind {
     /// epoll(7).
     Epoll(Epoll),
     /// pidfd_open(2).
-    Process(Arc<Process>),
+    Process(Arc<Life>),
     /// Opened with O_PATH: a place, nothing to read or write.
     Path,
 }
@@ -205,7 +205,7 @@ impl Open {
             }
             Kind::Event(event) => event.ready(),
             Kind::Epoll(epoll) => epoll.ready(),
-            Kind::Process(process) => ready_of(process),
+            Kind::Process(life) => ready_of(life),
             Kind::Path => Ready::empty(),
         }
     }
@@ -219,7 +219,7 @@ impl Open {
             Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
             Kind::Console(_) => [CONSOLE.get().map(|b| (b, Ready::IN)), None],
             Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
-            Kind::Process(process) => [Some((&process.end_bell, Ready::IN)), None],
+            Kind::Process(life) => [Some((&life.bell, Ready::IN)), None],
             _ => [None, None],
         }
     }
@@ -263,14 +263,14 @@ impl Drop for Open {
     }
 }
 
-/// A process is readable once it has ended, and hangs up once it was waited for.
-fn ready_of(process: &Arc<Process>) -> Ready {
-    if !process.has_ended() {
-        return Ready::empty();
+/// A process is readable once it has ended, and hangs up once it was waited for. A thread, but the first of its process,
+/// does both at its end.
+fn ready_of(life: &Life) -> Ready {
+    match (life.has_ended(), life.is_gone()) {
+        (false, _) => Ready::empty(),
+        (true, false) => Ready::IN,
+        (true, true) => Ready::IN | Ready::HUP,
     }
-    // Another one may have the number by now.
-    let is_there = find(process.pid).is_some_and(|found| Arc::ptr_eq(&found, process));
-    if is_there { Ready::IN } else { Ready::IN | Ready::HUP }
 }
 
 /// A pipe without a name: the end to read, the end to write.

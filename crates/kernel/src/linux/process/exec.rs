@@ -210,5 +210,6 @@ impl Process {
         drop(from);
         drop(threads);
         drop((gone, replaced));
+        self.end_life_of(old);
     }
 }

@@ -79,7 +79,17 @@ impl Process {
         let last = threads.is_empty();
         drop(threads);
         drop(gone);
+        self.end_life_of(thread);
         last
+    }
+}
+
+impl Process {
+    /// A thread is in its process's list no more. The life of the first one is the process's.
+    pub(super) fn end_life_of(&self, thread: &Thread) {
+        if thread.tid != self.pid {
+            thread.life.end_and_forget();
+        }
     }
 }
 
@@ -103,8 +113,7 @@ fn finish(process: &Process) {
         }
     }
     groups.iter().for_each(|group| hang_up_if_orphaned(*group, process.pid));
-    process.ended.store(true, Ordering::Release);
-    process.end_bell.ring();
+    process.life.end();
     delay::step();
     process.release_parent();
     tell_parent(process);

@@ -2,8 +2,8 @@
 //!
 //! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
 //! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
-//! the two sides of its end, `limits` what it may have, `identity` who it is,
-//! `kept` what else it was told, `timer` its alarm.
+//! the two sides of its end, `life` what is known of it beyond that, `limits` what it
+//! may have, `identity` who it is, `kept` what else it was told, `timer` its alarm.
 
 pub mod archive;
 pub mod elf;
@@ -12,6 +12,7 @@ pub mod exit;
 pub mod fork;
 pub mod identity;
 pub mod kept;
+pub mod life;
 pub mod limits;
 mod mm;
 pub mod stack;
@@ -20,10 +21,10 @@ pub mod timer;
 pub mod wait;
 
 pub use mm::Mm;
-pub use table::{all, find, find_with_thread};
+pub use table::{all, find, find_with_life, find_with_thread};
 
 use crate::linux::errno::{self, Errno};
-use crate::linux::file::{self, bell::Bell};
+use crate::linux::file;
 use crate::linux::fs;
 use crate::linux::signal::{self, Action, NR_SIGNALS, Pending};
 use crate::linux::thread::{Task, Thread};
@@ -40,6 +41,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use identity::{Capability, Identity};
 use kept::Kept;
+use life::Life;
 use limits::Limits;
 use wait::ChildUsage;
 
@@ -100,9 +102,9 @@ pub struct Process {
     borrows_memory: AtomicBool,
     /// Has replaced its program since it was forked.
     pub has_executed: AtomicBool,
-    /// Nobody runs in it any more.
-    ended: AtomicBool,
-    /// After that: its parent has been sent its signal, and may take the end.
+    /// Whether anybody runs in it, for those who have a descriptor of it.
+    pub life: Arc<Life>,
+    /// After its end: its parent has been sent its signal, and may take the end.
     told: AtomicBool,
     /// The signal that its end sends to the parent, or 0.
     pub exit_signal: u8,
@@ -111,8 +113,6 @@ pub struct Process {
     /// Threads of this process that wait for its children, and those that wait for
     /// its own end.
     pub watchers: Waiters,
-    /// Rings when it has ended, and when it was waited for: for those who have a descriptor of it.
-    pub end_bell: Arc<Bell>,
     /// Set when a child of vfork(2) needs its parent's memory no more.
     released: AtomicBool,
     /// The usage of threads that have ended.
@@ -149,12 +149,11 @@ impl Process {
             kept: SpinLock::new(from.kept),
             borrows_memory: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            life: Life::new(pid),
             told: AtomicBool::new(false),
             exit_signal,
             stop: wait::Stop::default(),
             watchers: Waiters::new(),
-            end_bell: Arc::new(Bell::new()),
             released: AtomicBool::new(false),
             past: SpinLock::new(Used::default()),
             children_used: SpinLock::new(ChildUsage::default()),
@@ -209,7 +208,8 @@ impl Process {
         let charge = heap::charge(HEAP_PER_THREAD).map_err(|_| Errno::EAGAIN)?;
         let stack = KernelStack::new().ok_or(Errno::EAGAIN)?;
         mm.enter();
-        Ok(Task::new(tid, self.clone(), mm, charge).into_thread(stack, frame, fpu))
+        let life = if tid == self.pid { self.life.clone() } else { Life::new(tid) };
+        Ok(Task::new(life, self.clone(), mm, charge).into_thread(stack, frame, fpu))
     }
     /// The process's first thread, which has its number.
     pub fn new_leader(self: &Arc<Process>, mm: Arc<Mm>, frame: Frame, fpu: Image) -> errno::Result<Arc<Thread>> {
@@ -228,6 +228,10 @@ impl Process {
     pub fn all_threads(&self) -> Vec<Arc<Thread>> {
         self.threads.lock().values().cloned().collect()
     }
+    /// Whether its first thread has not ended.
+    pub fn has_first_thread(&self) -> bool {
+        self.threads.lock().contains_key(&self.pid)
+    }
     /// How many threads it has.
     pub fn nr_threads(&self) -> usize {
         self.threads.lock().len()
@@ -244,7 +248,7 @@ impl Process {
     }
     /// Whether nobody runs in it any more.
     pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.life.has_ended()
     }
     /// How it ends, if that is known.
     pub fn end(&self) -> Option<End> {

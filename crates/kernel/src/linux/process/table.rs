@@ -6,6 +6,7 @@
 //! gone. Its children are forgotten as they end.
 
 use super::Process;
+use super::life::Life;
 use crate::linux::signal::{self, Info, NR_SIGNALS, bit};
 use crate::linux::thread::Thread;
 use crate::port::sync::SpinLock;
@@ -105,8 +106,9 @@ pub fn remove(pid: u32) -> bool {
     if let Some(parent) = gone.as_ref().and_then(|e| table.get_mut(&e.parent)) {
         parent.children.retain(|c| *c != pid);
     }
+    gone.iter().for_each(|entry| entry.process.life.forget());
     drop(table);
-    gone.iter().for_each(|entry| entry.process.end_bell.ring());
+    gone.iter().for_each(|entry| entry.process.life.bell.ring());
     gone.is_some()
 }
 
@@ -126,8 +128,9 @@ pub fn disown_children(pid: u32) {
             gone.extend(table.remove(&child));
         }
     }
+    gone.iter().for_each(|entry| entry.process.life.forget());
     drop(table);
-    gone.iter().for_each(|entry| entry.process.end_bell.ring());
+    gone.iter().for_each(|entry| entry.process.life.bell.ring());
 }
 
 fn with<R>(pid: u32, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
@@ -137,6 +140,11 @@ fn with<R>(pid: u32, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
 /// The process with this number.
 pub fn find(pid: u32) -> Option<Arc<Process>> {
     with(pid, |e| e.process.clone())
+}
+
+/// The process of that life, until it was waited for; none if it is a thread's.
+pub fn find_with_life(life: &Arc<Life>) -> Option<Arc<Process>> {
+    find(life.number).filter(|process| Arc::ptr_eq(&process.life, life))
 }
 
 /// The process with this number, or the one with the next.

@@ -8,35 +8,52 @@ use super::rw::read_parts;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
 use crate::linux::process::identity::Capability;
+use crate::linux::process::life::Life;
 use crate::linux::process::{self, Mm, Process};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general::{MADV_COLD, MADV_COLLAPSE, MADV_PAGEOUT, MADV_WILLNEED, O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use linux_raw_sys::general::{
+    MADV_COLD, MADV_COLLAPSE, MADV_PAGEOUT, MADV_WILLNEED, O_CLOEXEC, O_EXCL, O_NONBLOCK, O_RDWR,
+};
+
+/// A flag of pidfd_open(2), which F_GETFL tells.
+const PIDFD_THREAD: u32 = O_EXCL;
 
 /// In the place of a descriptor: the caller's thread, the caller.
 const SELF_THREAD: i32 = -10_000;
 const SELF_PROCESS: i32 = -10_001;
 
-/// pidfd_open(2), of processes only: `PIDFD_THREAD` is refused, as before Linux 6.9.
+/// pidfd_open(2), of a process, or with `PIDFD_THREAD` of a thread.
 pub fn open(call: &mut Call) -> errno::Result {
-    let (pid, flags) = (call.int(0), call.int(1));
-    if flags & !O_NONBLOCK != 0 || pid as i32 <= 0 {
+    let (number, flags) = (call.int(0), call.int(1));
+    if flags & !(O_NONBLOCK | PIDFD_THREAD) != 0 || number as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    let Some(process) = process::find(pid) else {
-        let is_thread = process::find_with_thread(pid).is_some();
-        return Err(if is_thread { Errno::ENOENT } else { Errno::ESRCH });
+    let life = match process::find(number) {
+        Some(process) => process.life.clone(),
+        None => life_of_thread(number, flags)?,
     };
-    add(call, Open::nameless(Kind::Process(process), "[pidfd]", O_RDWR | flags)?, O_CLOEXEC)
+    add(call, Open::nameless(Kind::Process(life), "[pidfd]", O_RDWR | flags)?, O_CLOEXEC)
 }
 
-/// The process that argument 0 names.
+/// The life of a thread that is not the first of its process.
+fn life_of_thread(tid: u32, flags: u32) -> errno::Result<Arc<Life>> {
+    let process = process::find_with_thread(tid).ok_or(Errno::ESRCH)?;
+    if flags & PIDFD_THREAD == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let threads = process.threads.lock();
+    threads.get(&tid).map(|thread| thread.life.clone()).ok_or(Errno::ESRCH)
+}
+
+/// The process that argument 0 names; ESRCH for a thread that is not the first of its process, and once that has ended.
 fn process_of(call: &Call) -> errno::Result<Arc<Process>> {
     if matches!(call.int(0) as i32, SELF_THREAD | SELF_PROCESS) {
         return Ok(call.process.clone());
     }
     match &open_file(call, 0)?.kind {
-        Kind::Process(process) => Ok(process.clone()),
+        // As on Linux, which asks the first thread for the memory.
+        Kind::Process(life) => process::find_with_life(life).filter(|p| p.has_first_thread()).ok_or(Errno::ESRCH),
         _ => Err(Errno::EBADF),
     }
 }
@@ -78,14 +95,19 @@ pub fn process_madvise(call: &mut Call) -> errno::Result {
     if !mm.try_enter() {
         return Err(Errno::ESRCH);
     }
-    let result = advise_parts(&mm, parts, advice);
+    let result = advise_parts(&mm, &parts, advice);
     mm.leave();
     result
 }
 
-fn advise_parts(mm: &Mm, parts: impl IntoIterator<Item = [u64; 2]>, advice: u32) -> errno::Result {
+/// As on Linux an empty part is looked at if it is the first one, and others are not.
+fn advise_parts(mm: &Mm, parts: &[[u64; 2]], advice: u32) -> errno::Result {
     let mut done = 0;
-    for [addr, len] in parts {
+    let nr_bytes: u64 = parts.iter().map(|[_, len]| len).sum();
+    for (i, &[addr, len]) in parts.iter().enumerate() {
+        if nr_bytes == 0 || i > 0 && len == 0 {
+            continue;
+        }
         match advise(mm, addr, len, advice.into()) {
             Ok(()) => done += len,
             Err(errno) if done == 0 => return Err(errno),

@@ -6,6 +6,7 @@ use super::transfer::{self, Memory, PAGE_BYTES};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
 use crate::port::mm::{self, USER_END};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Most bytes of one call, as on Linux.
@@ -13,12 +14,35 @@ const MAX_BYTES: u64 = 0x7fff_f000;
 /// Most parts of readv(2) and writev(2).
 const MAX_PARTS: u64 = 1024;
 
-type Transfer = fn(&Call, &Open, &mut Memory, Option<u64>) -> errno::Result;
+/// The direction of a transfer.
+#[derive(Clone, Copy)]
+enum Way {
+    Read,
+    Write,
+}
 
-/// An address range that a program could have.
+impl Way {
+    /// The open file of argument 0, if it may be used so. As on Linux that comes before any address.
+    fn file(self, call: &Call) -> errno::Result<Arc<Open>> {
+        let open = open_file(call, 0)?;
+        let may = match self {
+            Way::Read => open.may_read(),
+            Way::Write => open.may_write(),
+        };
+        if may { Ok(open) } else { Err(Errno::EBADF) }
+    }
+    fn transfer(self, call: &Call, open: &Open, parts: &[[u64; 2]], at: Option<u64>) -> errno::Result {
+        let memory = &mut Memory::of_program(call.space(), parts);
+        match self {
+            Way::Read => transfer::read(call, open, memory, at),
+            Way::Write => transfer::write(call, open, memory, at),
+        }
+    }
+}
+
+/// An address range that a program could have, if only an empty one.
 fn check_range(addr: u64, len: u64) -> errno::Result<()> {
-    let end = addr.checked_add(len).filter(|end| *end <= USER_END);
-    if len == 0 || end.is_some() { Ok(()) } else { Err(Errno::EFAULT) }
+    addr.checked_add(len).filter(|end| *end <= USER_END).map(|_| ()).ok_or(Errno::EFAULT)
 }
 
 /// A position that argument `n` gives.
@@ -26,77 +50,83 @@ fn offset(call: &Call, n: usize) -> errno::Result<Option<u64>> {
     if (call.args[n] as i64) < 0 { Err(Errno::EINVAL) } else { Ok(Some(call.args[n])) }
 }
 
-fn one_part(call: &Call, transfer: Transfer, at: Option<u64>) -> errno::Result {
+fn one_part(call: &Call, way: Way, at: Option<u64>) -> errno::Result {
     let [_, addr, len, ..] = call.args;
-    let open = open_file(call, 0)?;
+    let open = way.file(call)?;
     check_range(addr, len)?;
-    let parts = [[addr, len.min(MAX_BYTES)]];
-    transfer(call, &open, &mut Memory::of_program(call.space(), &parts), at)
+    way.transfer(call, &open, &[[addr, len.min(MAX_BYTES)]], at)
 }
 
-/// The list of parts at argument 1, cut at the most that one call moves.
+/// The list of parts at argument 1, cut at the most that one call moves; those behind that are empty. As on Linux the
+/// errors come in this order: of the list, of lengths, of addresses; a part that is alone is cut first.
 pub fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
-    let [_, list, nr, ..] = call.args;
+    let (list, nr) = (call.args[1], u64::from(call.int(2)));
+    let mut parts = Vec::new();
+    if nr == 0 {
+        return Ok(parts);
+    }
     if nr > MAX_PARTS {
         return Err(Errno::EINVAL);
     }
-    let mut parts = Vec::new();
+    check_range(list, nr * 16)?;
     parts.try_reserve_exact(nr as usize).map_err(|_| Errno::ENOMEM)?;
-    let mut left = MAX_BYTES;
-    let mut total = 0u64;
     for i in 0..nr {
-        let [addr, len] = mm::get::<[u64; 2]>(call.space(), list.wrapping_add(i * 16))?;
-        total = total.checked_add(len).filter(|t| *t <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
-        check_range(addr, len)?;
-        let len = len.min(left);
-        left -= len;
-        if len > 0 {
-            parts.push([addr, len]);
+        let [addr, len] = mm::get::<[u64; 2]>(call.space(), list + i * 16)?;
+        if (len as i64) < 0 {
+            return Err(Errno::EINVAL);
         }
+        parts.push([addr, if nr == 1 { len.min(MAX_BYTES) } else { len }]);
+    }
+    let mut left = MAX_BYTES;
+    for [addr, len] in &mut parts {
+        check_range(*addr, *len)?;
+        *len = (*len).min(left);
+        left -= *len;
     }
     Ok(parts)
 }
 
-fn many_parts(call: &Call, transfer: Transfer, at: Option<u64>) -> errno::Result {
-    let open = open_file(call, 0)?;
-    let parts = read_parts(call)?;
-    transfer(call, &open, &mut Memory::of_program(call.space(), &parts), at)
+fn many_parts(call: &Call, way: Way, at: Option<u64>) -> errno::Result {
+    let open = way.file(call)?;
+    let mut parts = read_parts(call)?;
+    parts.retain(|[_, len]| *len > 0);
+    way.transfer(call, &open, &parts, at)
 }
 
 pub fn read(call: &mut Call) -> errno::Result {
-    one_part(call, transfer::read, None)
+    one_part(call, Way::Read, None)
 }
 
 pub fn write(call: &mut Call) -> errno::Result {
-    one_part(call, transfer::write, None)
+    one_part(call, Way::Write, None)
 }
 
 pub fn pread64(call: &mut Call) -> errno::Result {
     let at = offset(call, 3)?;
-    one_part(call, transfer::read, at)
+    one_part(call, Way::Read, at)
 }
 
 pub fn pwrite64(call: &mut Call) -> errno::Result {
     let at = offset(call, 3)?;
-    one_part(call, transfer::write, at)
+    one_part(call, Way::Write, at)
 }
 
 pub fn readv(call: &mut Call) -> errno::Result {
-    many_parts(call, transfer::read, None)
+    many_parts(call, Way::Read, None)
 }
 
 pub fn writev(call: &mut Call) -> errno::Result {
-    many_parts(call, transfer::write, None)
+    many_parts(call, Way::Write, None)
 }
 
 pub fn preadv(call: &mut Call) -> errno::Result {
     let at = offset(call, 3)?;
-    many_parts(call, transfer::read, at)
+    many_parts(call, Way::Read, at)
 }
 
 pub fn pwritev(call: &mut Call) -> errno::Result {
     let at = offset(call, 3)?;
-    many_parts(call, transfer::write, at)
+    many_parts(call, Way::Write, at)
 }
 
 /// preadv2(2) and pwritev2(2) without flags; -1 is the file's own position.
@@ -105,7 +135,7 @@ pub fn vector2(call: &mut Call, writes: bool) -> errno::Result {
         return Err(Errno::EOPNOTSUPP);
     }
     let at = if call.args[3] as i64 == -1 { None } else { offset(call, 3)? };
-    many_parts(call, if writes { transfer::write } else { transfer::read }, at)
+    many_parts(call, if writes { Way::Write } else { Way::Read }, at)
 }
 
 /// Copies up to `len` bytes of the plain file `from`, a page at a time.

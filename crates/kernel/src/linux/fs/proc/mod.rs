@@ -4,6 +4,7 @@
 //! `system`, `memory` and `mappings` write the texts, `knobs` are the numbers that
 //! can be set, `huge` the knobs of huge pages, `hugetlb` those of their pools.
 
+mod fd;
 mod fixed;
 mod huge;
 mod hugetlb;

@@ -1,11 +1,12 @@
 //! `/proc/PID` and its files.
 
+use super::fd::{Fd, FdInfo};
 use super::{mappings, memory};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Open;
 use crate::linux::fs::generated::{About, Generate, Jump, Node};
 use crate::linux::fs::text::Buffer;
-use crate::linux::fs::{Body, mount, tree, walk};
+use crate::linux::fs::{mount, tree, walk};
 use crate::linux::process::{self, Process};
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -115,13 +116,13 @@ impl Subject {
         process::find(pid).map(|_| Subject { pid, tid: None })
     }
     /// ESRCH once it is gone.
-    fn process(self) -> errno::Result<Arc<Process>> {
+    pub(super) fn process(self) -> errno::Result<Arc<Process>> {
         process::find(self.pid).ok_or(Errno::ESRCH)
     }
     fn number(self) -> u32 {
         self.tid.unwrap_or(self.pid)
     }
-    fn open(self, number: u32) -> errno::Result<Arc<Open>> {
+    pub(super) fn open(self, number: u32) -> errno::Result<Arc<Open>> {
         self.process()?.files.lock().get(number).map_err(|_| Errno::ENOENT)
     }
     fn numbers(self) -> Vec<u32> {
@@ -271,47 +272,5 @@ impl Generate for Fact {
             }
             _ => Err(Errno::EACCES),
         }
-    }
-}
-
-/// `/proc/PID/fd/N`.
-struct Fd(Subject, u32);
-
-impl Generate for Fd {
-    fn about(&self) -> About {
-        About::LINK
-    }
-    /// As a path or in words.
-    fn link(&self) -> errno::Result<Option<Vec<u8>>> {
-        let open = self.0.open(self.1)?;
-        let inode = &open.inode;
-        let text = match &inode.body {
-            Body::Pipe(_) if open.spot.is_none() => alloc::format!("pipe:[{}]", inode.number),
-            Body::Socket if open.spot.is_none() => alloc::format!("socket:[{}]", inode.number),
-            Body::Nameless(what) => alloc::format!("anon_inode:{what}"),
-            Body::Console(_) => alloc::string::String::from("/dev/console"),
-            _ => return open.path().map(Some),
-        };
-        Ok(Some(text.into_bytes()))
-    }
-    /// To be opened again.
-    fn jump(&self) -> errno::Result<Option<Jump>> {
-        self.0.open(self.1).map(Jump::Open).map(Some)
-    }
-}
-
-/// `/proc/PID/fdinfo/N`.
-struct FdInfo(Subject, u32);
-
-impl Generate for FdInfo {
-    fn about(&self) -> About {
-        About::FILE
-    }
-    fn write_text(&self, _: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
-        let open = self.0.open(self.1)?;
-        let position = *open.position.lock();
-        let written =
-            writeln!(buffer, "pos:\t{position}\nflags:\t0{:o}\nmnt_id:\t1\nino:\t{}", open.flags(), open.inode.number);
-        written.map(|()| None).map_err(|_| Errno::ENOMEM)
     }
 }
