@@ -134,3 +134,15 @@ fn guards_split() {
         assert_eq!(byte(space, AT + 9 * PAGE), 9);
     });
 }
+
+/// Counts the pages from there on.
+#[test]
+fn a_report_from_within_splits_nothing() {
+    with_space(knobs(), |vm, space| {
+        map(space, AT, HUGE);
+        space.write(AT, &[9]).unwrap();
+        let report = space.next_smaps(AT + 3 * PAGE).unwrap();
+        assert_eq!((report.vma.range.nr_pages(), report.rss_pages, report.anon_huge_pages), (509, 509, 509));
+        assert_eq!((vm.event(softfault::Event::ThpSplitPmd), huge_pages(space)), (0, 1));
+    });
+}

@@ -65,3 +65,46 @@ fn a_forced_store_within_a_page() {
         assert_eq!((bytes(w.space, last), now), ([7, 4], [7, 4]));
     });
 }
+
+/// Counts the part from there on, and no entry is split; also where the place has lost its page, and beyond the first 2 MiB.
+#[test]
+fn a_report_that_begins_within_a_page() {
+    with_each_size(2, |w, size| {
+        let nr = size.bytes / PAGE;
+        let shared = (size.own - MapFlags::PRIVATE) | MapFlags::SHARED;
+        for flags in [size.own, shared] {
+            w.space.mmap(AT, 2 * size.bytes, RW, flags).unwrap();
+            [AT, AT + size.bytes].iter().for_each(|at| w.space.write(*at, &[1]).unwrap());
+            for (first, rss) in [(3, 2 * nr - 3), (nr - 1, nr + 1), (nr + 5, nr - 5), (2 * nr - 1, 1)] {
+                let report = w.space.next_smaps(AT + first * PAGE).unwrap();
+                let anon = if flags == size.own { rss } else { 0 };
+                assert_eq!((report.vma.range.nr_pages(), report.page_order), (2 * nr - first, size.order));
+                assert_eq!((report.rss_pages, report.anon_pages, report.dirty_pages), (rss, anon, rss), "{first}");
+            }
+            check(w.vm, &[w.space]);
+            w.space.munmap(AT, 2 * size.bytes).unwrap();
+        }
+        w.space.mmap(AT, 2 * size.bytes, RW, size.own).unwrap();
+        [AT, AT + size.bytes].iter().for_each(|at| w.space.write(*at, &[1]).unwrap());
+        let child = w.space.fork().unwrap();
+        assert_eq!(child.next_smaps(AT + PAGE).unwrap().rss_pages, 0, "lost pages");
+    });
+}
+
+/// The mappings change while a report is under way: it goes on within a page.
+#[test]
+fn a_report_goes_on_within_a_page() {
+    with_each_size(1, |w, size| {
+        w.space.mmap(AT, PAGE, RW, PRIVATE | FIXED).unwrap();
+        let mut seen = Vec::new();
+        w.space.smaps(&mut |entry| {
+            seen.push((entry.vma.range.start.addr(), entry.rss_pages));
+            if seen.len() == 1 {
+                w.space.mmap(AT, size.bytes, RW, size.own).unwrap();
+                w.space.write(AT, &[1]).unwrap();
+            }
+        });
+        assert_eq!(seen, [(AT, 0), (AT + PAGE, size.bytes / PAGE - 1)]);
+        check(w.vm, &[w.space]);
+    });
+}

@@ -10,8 +10,9 @@ use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Ordering;
-use crate::table::format::{Entry, Leaf, span_of};
-use crate::table::take::Next;
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf};
+use crate::table::take::{self, Next, Part};
 use core::ops::ControlFlow;
 
 /// VMAs that are copied under the writer lock in one batch: 1 KiB of stack.
@@ -172,19 +173,28 @@ impl<M: Machine> AddressSpace<'_, M> {
             anon_huge_pages: 0,
             swap_pages: 0,
         };
-        self.for_each_entry(writer, vma.range, &mut |_, slot| {
-            match slot.observe().entry {
-                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => {
-                    self.add_huge(&mut entry, leaf, span_of::<M::Format>(slot.level));
-                }
-                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
-                Entry::Swap(_) => entry.swap_pages += 1,
-                Entry::Table(_) => return Next::Again,
-                _ => {}
+        self.assert_writer(writer);
+        let machine = &self.vm.machine;
+        take::for_each_part(machine, self.root, vma.range, &mut |part| match part {
+            Part::Table(table, pages) => {
+                take::for_each_in_table(machine, table, pages, &mut |_, slot| self.add_entry(&mut entry, slot, 1))
             }
-            Next::GoOn
+            // Where the VMA is cut off within a huge page, only the part in it counts, and nothing is split.
+            Part::Huge(pmd) => self.add_entry(&mut entry, pmd.slot, pmd.span().intersect(&vma.range).nr_pages()),
         });
         entry
+    }
+
+    /// Adds the `nr` pages of an entry.
+    fn add_entry(&self, entry: &mut SmapsEntry, slot: Slot<'_, M::Format>, nr: u64) -> Next {
+        match slot.observe().entry {
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(entry, leaf, nr),
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(entry, leaf),
+            Entry::Swap(_) => entry.swap_pages += 1,
+            Entry::Table(_) => return Next::Again,
+            _ => {}
+        }
+        Next::GoOn
     }
 
     fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
