@@ -3,7 +3,8 @@
 use super::common::objects::{bytes, whole};
 use super::common::*;
 use super::{AT, HUGE, gib};
-use softfault::{MapFlags, Order};
+use softfault::{MapFlags, Notice, Order, PageRange, Vpn};
+use std::sync::{Arc, Mutex};
 
 /// One size of pages.
 struct Size {
@@ -105,6 +106,40 @@ fn a_report_goes_on_within_a_page() {
             }
         });
         assert_eq!(seen, [(AT, 0), (AT + PAGE, size.bytes / PAGE - 1)]);
+        check(w.vm, &[w.space]);
+    });
+}
+
+/// Subscribers are told of all that goes.
+#[test]
+fn a_part_that_was_touched_is_told_as_a_whole() {
+    with_each_size(2, |w, size| {
+        let nr = size.bytes / PAGE;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let to = told.clone();
+        let push = move |_, notice: &Notice| {
+            if let Notice::Start { range, .. } = notice {
+                to.lock().unwrap().push(*range);
+            }
+            false
+        };
+        assert!(w.vm.machine().on_notice(Box::new(push)).is_ok());
+        let file = w.vm.new_hugetlb_object(2 * size.bytes, size.order).unwrap();
+        w.space.mmap_object(AT, 2 * size.bytes, RW, MapFlags::SHARED | FIXED, whole(&file)).unwrap();
+        let subscription = w.space.subscribe();
+        for (part, first, nr_told) in [(3..8, 0, 1), (nr - 1..nr, 0, 1), (nr + 4..nr + 5, 1, 1), (nr - 1..nr + 1, 0, 2)]
+        {
+            [AT, AT + size.bytes].iter().for_each(|at| w.space.write(*at, &[1]).unwrap());
+            told.lock().unwrap().clear();
+            let mut runs = Vec::new();
+            file.touched(part.clone(), &mut |run| runs.push(run));
+            assert_eq!(runs, std::slice::from_ref(&part));
+            let whole = PageRange::sized(Vpn(AT / PAGE + first * nr), nr_told * nr).unwrap();
+            let told = told.lock().unwrap();
+            let ends = (told.first().map(|range| range.start), told.last().map(|range| range.end));
+            assert_eq!(ends, (Some(whole.start), Some(whole.end)), "{part:?} {told:?}");
+        }
+        drop(subscription);
         check(w.vm, &[w.space]);
     });
 }

@@ -85,7 +85,10 @@ impl<M: Machine> SharedObject<'_, M> {
             let part = ObjectPages { start: first, end };
             // A fault that comes after this look comes after the mark.
             if vm.object_was_mapped(self.id, part) {
-                vm.unmap_object_pages(self.id, part, Why::Discard);
+                // A page of a pool loses its one entry, of which subscribers are told as a whole.
+                let least = vm.object_orders(self.id).least().nr_pages();
+                let whole = ObjectPages { start: first / least * least, end: end.next_multiple_of(least) };
+                vm.unmap_object_pages(self.id, whole, Why::Discard);
             }
             let _ = vm.for_each_page(self.id, part, &mut |index, slot| {
                 let answer = loop {
