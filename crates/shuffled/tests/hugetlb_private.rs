@@ -1,7 +1,7 @@
 //! Private pages of a pool: copies after fork(2), with pins, and of an object's pages, against stores, drops, holes and
 //! smaller sizes on other CPUs.
 
-use common::{RW, Shuffled, access, free, run, shuffled, vm};
+use common::{RW, Shuffled, access, free, run, shuffled, vm, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
@@ -94,6 +94,51 @@ fn a_copy_against_a_store_and_a_drop() {
         assert_eq!(store(child, AT + 16, 9), 7);
         child.munmap(AT, HUGE).unwrap();
         parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+}
+
+/// A section reads a shared page while its program copies it, the child, which has the last entry, ends, and another program
+/// gets the page: the read is of what the program had, or of the copy.
+#[test]
+fn a_read_against_a_copy_and_the_end_of_the_page() {
+    shuffled(600, || {
+        let vm = vm(4, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let [parent, third] = [(); 2].map(|()| -> &Space { Box::leak(Box::new(vm.new_space().unwrap())) });
+        parent.mmap(AT, HUGE, RW, ANON).unwrap();
+        parent.write(AT, &7_u64.to_ne_bytes()).unwrap();
+        third.mmap(AT, HUGE, RW, ANON | MapFlags::NORESERVE).unwrap();
+        let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+        let (copied, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (is_copied, is_done) = (Arc::clone(&copied), Arc::clone(&done));
+        let read = move || {
+            while !is_done.load(Relaxed) {
+                assert_eq!(word_at(parent, AT), 7);
+            }
+        };
+        let copy = move || {
+            let active = parent.activate();
+            access(parent, vm, AT + 8, Some(9)).unwrap();
+            copied.store(true, Relaxed);
+            drop(active);
+        };
+        let end = move || {
+            while !is_copied.load(Relaxed) {
+                shuttle::thread::yield_now();
+            }
+            child.munmap(AT, HUGE).unwrap();
+        };
+        let want = move || {
+            let active = third.activate();
+            while access(third, vm, AT, Some(5)) == Err(FaultError::NoHugePage) {
+                shuttle::thread::yield_now();
+            }
+            drop(active);
+            done.store(true, Relaxed);
+        };
+        run(4, vec![Box::new(read), Box::new(copy), Box::new(end), Box::new(want)]);
+        [parent, third].iter().for_each(|space| space.munmap(AT, HUGE).unwrap());
         assert_eq!(free(vm), (2, 2, 0));
     });
 }

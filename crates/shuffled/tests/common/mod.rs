@@ -2,11 +2,15 @@
 #![allow(missing_docs, reason = "for tests alone")]
 
 pub mod calls;
+mod memory;
+
+use memory::{GIB_FRAMES, Gibs, fresh_memory, memory};
 
 use shuttle::rand::RngCore;
 use softfault_shuffled::addr::{Access, Pfn, SwapSlot, Vpn};
+use softfault_shuffled::clear::ClearOrder;
 use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
-use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
+use softfault_shuffled::sync::{self, Cell64, CopyStep, Ordering, Word};
 use softfault_shuffled::table::format::{self, Entry, Format};
 use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Order, Rights, SwapError, Tunables, Vm};
 use softfault_shuffled::{MapFlags, Prot};
@@ -44,6 +48,7 @@ pub struct Shuffled<F> {
     memory: *mut u8,
     frames: [FrameRange; 1],
     nr_frames_at_most: u64,
+    gibs: Cell<Gibs>,
     /// The answer of `begin`.
     is_zero: bool,
     /// Threads are coroutines of one system thread and no access to a TLB has a
@@ -82,7 +87,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         assert!(u64::from(pfn.0) < self.frames[0].nr_frames.max(self.nr_frames_at_most));
-        self.memory.wrapping_add(pfn.0 as usize * 4096)
+        self.memory.wrapping_add(self.gibs.get().place_of(pfn.0 as usize) * 4096)
     }
     fn nr_cpus(&self) -> usize {
         self.tlbs.len()
@@ -104,6 +109,9 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
             });
             sync::drain_of(usize::from(cpu.0));
         }
+    }
+    fn top_leaf(&self) -> u8 {
+        if self.gibs.get() == Gibs::Folded { F::TOP_LEAF } else { 1 }
     }
     fn shootdown_is_grace(&self) -> bool {
         false
@@ -188,33 +196,21 @@ pub fn vm_that_is_not_zero<F: Format>(
 
 /// The same of memory that is zero and that no schedule has used, as large as one likes: the schedule before gives its back.
 pub fn vm_of_fresh_memory<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
-    std::thread_local! {
-        static BEFORE: Cell<Option<(*mut u8, std::alloc::Layout)>> = const { Cell::new(None) };
-    }
-    let layout = std::alloc::Layout::from_size_align((nr_frames as usize + 1) * 4096, 1).unwrap();
-    // SAFETY: I1: it came from there; nobody uses the machine of the schedule before.
-    BEFORE.with(Cell::take).into_iter().for_each(|(memory, layout)| unsafe { std::alloc::dealloc(memory, layout) });
-    // SAFETY: I1: the layout has a size, and a page more than is used.
-    let (memory, aligned) = unsafe {
-        let memory = std::alloc::alloc_zeroed(layout);
-        (memory, memory.add(memory.align_offset(4096)))
-    };
-    BEFORE.with(|before| before.set(Some((memory, layout))));
-    vm_over(aligned, nr_cpus, nr_frames, 0, true, tunables)
+    vm_over(fresh_memory(nr_frames as usize), nr_cpus, nr_frames, 0, true, tunables)
 }
 
-fn memory() -> *mut u8 {
-    std::thread_local! {
-        static MEMORY: *mut u8 = {
-            // Of the smallest alignment: the allocator writes the zeroes of an aligned block, all 2.6 GiB of them.
-            let layout = std::alloc::Layout::from_size_align((MOST_FRAMES_LATER as usize + 1) * 4096, 1).unwrap();
-            // SAFETY: I1: the layout has a size; the memory is never given back.
-            let memory = unsafe { std::alloc::alloc_zeroed(layout) };
-            // SAFETY: I1: the memory has a page more than is used.
-            unsafe { memory.add(memory.align_offset(4096)) }
-        };
-    }
-    MEMORY.with(|m| *m)
+/// A machine with a pool of so many pages of 1 GiB. These have all but their bytes, of which most are the same (see [`Gibs`]).
+pub fn vm_of_pages_of_1_gib<F: Format>(nr_cpus: usize, nr: u64) -> &'static Vm<Shuffled<F>> {
+    let nr_frames = (nr as usize + 1) * GIB_FRAMES;
+    let memory = fresh_memory(Gibs::Folded.place_of(nr_frames));
+    // In pieces from the first frame on.
+    let tunables = Tunables::default().with_clear_order(Some(ClearOrder::Forward));
+    let vm: &Vm<Shuffled<F>> = vm_over(memory, nr_cpus, nr_frames as u64, 0, true, tunables);
+    // The machine's frames have to lie side by side while it is looked at; its first GiB has what the core itself needs.
+    vm.machine().gibs.set(Gibs::Folded);
+    sync::copy_by(CopyStep::Frame);
+    assert_eq!(vm.set_nr_hugepages(Order::PUD, nr), Ok(nr));
+    vm
 }
 
 fn vm_of<F: Format>(
@@ -235,10 +231,12 @@ fn vm_over<F: Format>(
     is_zero: bool,
     tunables: Tunables,
 ) -> &'static Vm<Shuffled<F>> {
+    sync::copy_by(CopyStep::Word);
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
     let (swapped, nr_parks) = (RefCell::default(), Cell::new(0));
-    let machine = Shuffled { memory, frames, nr_frames_at_most, is_zero, tlbs, swapped, nr_parks, format: PhantomData };
+    let (gibs, format) = (Cell::new(Gibs::Whole), PhantomData);
+    let machine = Shuffled { memory, frames, nr_frames_at_most, gibs, is_zero, tlbs, swapped, nr_parks, format };
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 

@@ -254,6 +254,12 @@ pub fn spin() {
     }
 }
 
+/// See the shuttle facade.
+#[inline(always)]
+pub fn copies_frames_at_once() -> bool {
+    false
+}
+
 /// Whether long passes answer other CPUs. Not here: to loom an answer is a yield, after which
 /// it runs the others first, and never what they do half-way.
 pub const PASSES_ANSWER: bool = false;

@@ -164,5 +164,11 @@ pub fn spin() {
     core::hint::spin_loop();
 }
 
+/// See the shuttle facade.
+#[inline(always)]
+pub fn copies_frames_at_once() -> bool {
+    false
+}
+
 /// Whether long passes answer other CPUs. They do.
 pub const PASSES_ANSWER: bool = true;

@@ -10,7 +10,7 @@ mod buffer;
 use super::Ordering;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-pub use buffer::{at_once, begin, drain_of, end, point as maybe_switch, quietly, run_as};
+pub use buffer::{CopyStep, at_once, begin, copy_by, drain_of, end, point as maybe_switch, quietly, run_as};
 
 macro_rules! cells {
     ($($(#[$about:meta])* $name:ident: $atomic:ident = $int:ty;)*) => {$(
@@ -135,6 +135,11 @@ pub fn zeroed(_: *const u8, _: usize) {}
 /// The calling CPU is about to use these bytes as plain memory.
 pub fn about_to_touch(first: *const u8, bytes: usize) {
     buffer::about_to_touch(first.addr(), bytes);
+}
+
+/// Whether a frame that others may store to is copied in one step, not word by word.
+pub fn copies_frames_at_once() -> bool {
+    buffer::copy_step() == CopyStep::Frame
 }
 
 /// One turn of a spin, inside a section or in the machine's `relax`.

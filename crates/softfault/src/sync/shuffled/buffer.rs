@@ -39,6 +39,16 @@ const STALL_TURNS: u64 = 1500;
 /// The number of a thread that is no CPU: its stores are not buffered.
 const NO_CPU: usize = usize::MAX;
 
+/// What is copied without a scheduling point, of memory that others may store to meanwhile. Pages of 1 GiB have too many words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CopyStep {
+    /// As the instruction does.
+    Word,
+    /// The CPU's own stores to the frames come before.
+    Frame,
+}
+
 #[derive(Clone, Copy)]
 struct Store {
     addr: usize,
@@ -68,6 +78,7 @@ impl Store {
 std::thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
     static AT_ONCE: Cell<bool> = const { Cell::new(false) };
+    static COPY_STEP: Cell<CopyStep> = const { Cell::new(CopyStep::Word) };
     static SWITCH_ONE_IN: Cell<u64> = const { Cell::new(1) };
     static DRAIN_ONE_IN: Cell<u64> = const { Cell::new(1) };
     static STALL_IN: Cell<u64> = const { Cell::new(1) };
@@ -115,6 +126,15 @@ pub fn run_as(cpu: usize) {
 
 fn this_thread() -> usize {
     shuttle::current::me().into()
+}
+
+/// From now on copies have that step, until the next call.
+pub fn copy_by(step: CopyStep) {
+    COPY_STEP.set(step);
+}
+
+pub(super) fn copy_step() -> CopyStep {
+    COPY_STEP.get()
 }
 
 /// Calls `f` with no scheduling points in it. It sees memory and no buffer, as a
