@@ -262,3 +262,41 @@ fn a_mapping_over_pages_that_it_needs_shows_no_hole() {
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
+
+/// A mapping replaces another one to have its pages and claims, and another program wants them: it gets none, also where the
+/// page is surplus.
+#[test]
+fn a_mapping_over_pages_that_it_needs_loses_none_to_others() {
+    const ANON: MapFlags = PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+    shuffled(300, || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        let mut rng = shuttle::rand::thread_rng();
+        let nr_surplus = rng.gen_range(0..2);
+        vm.set_nr_overcommit_hugepages(Order::PMD, nr_surplus).unwrap();
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2 - nr_surplus), Ok(2 - nr_surplus));
+        let [space, other] = [(); 2].map(|()| -> &Space { Box::leak(Box::new(vm.new_space().unwrap())) });
+        space.mmap(AT, 2 * HUGE, RW, ANON).unwrap();
+        for at in [0, HUGE] {
+            if rng.gen_bool(0.5) {
+                space.write(AT + at, &[7]).unwrap();
+            }
+        }
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&done);
+        let replace = move || {
+            assert_eq!(space.mmap(AT, 2 * HUGE, RW, ANON), Ok(AT));
+            done.store(true, Relaxed);
+        };
+        let want = move || {
+            while !is_done.load(Relaxed) {
+                assert_eq!(other.mmap(AT, HUGE, RW, ANON), Err(MmapError::NoHugePages));
+                shuttle::thread::yield_now();
+            }
+        };
+        run(2, vec![Box::new(replace), Box::new(want)]);
+        assert_eq!(free(vm), (2, 2, 2));
+        check(vm, &[space, other]);
+        space.munmap(AT, 2 * HUGE).unwrap();
+        assert_eq!(free(vm), (2 - nr_surplus, 2 - nr_surplus, 0));
+    });
+}
