@@ -19,7 +19,7 @@ use super::AddressSpace;
 use super::lock::Writer;
 use super::tree::Snapshot;
 use super::vma::{ObjectId, Vma, VmaFlags};
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{PageRange, Pfn, Vpn};
 use crate::built::HUGETLB;
 use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
@@ -30,9 +30,15 @@ use crate::table::take::Next;
 use core::ops::ControlFlow;
 
 impl<M: Machine> Vm<M> {
-    /// The pool that the pages of a mapping come from.
+    /// The pool that the pages of a mapping come from. The caller has the writer lock, or is in the section in which it found
+    /// the mapping: afterwards the object may be gone.
     pub(crate) fn pool_of_vma(&self, vma: &Vma) -> Option<PoolId> {
-        if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) }
+        if vma.object == ObjectId::NONE {
+            return None;
+        }
+        let header = self.frames.desc(Pfn(vma.object.0 as u32));
+        debug_assert!(header.state().kind() == FrameKind::Meta, "I30: a header stays for the section, or the lock");
+        self.object_pool(vma.object)
     }
 
     /// The pool of a private mapping's pages.

@@ -5,6 +5,7 @@ use super::lock::Writer;
 use super::tree::{Found, Snapshot};
 use super::vma::Vma;
 use crate::addr::{PageRange, Vpn};
+use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use core::ops::ControlFlow;
@@ -47,31 +48,41 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The VMA at a page, by value. Called with nothing held.
     pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(vpn, &|tree| tree.lookup(vpn))
+        self.vma_at_rest(vpn, &|tree| tree.lookup(vpn), &|_| ()).map(|(vma, ())| vma)
     }
 
     /// The first VMA that ends after the page, by value. Called with nothing held.
     pub(crate) fn vma_from(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(vpn, &|tree| tree.next(vpn))
+        self.vma_at_rest(vpn, &|tree| tree.next(vpn), &|_| ()).map(|(vma, ())| vma)
+    }
+
+    /// The same, and the pool that its pages come from. Afterwards its object may be gone, so that nobody can ask.
+    pub(crate) fn mapping_from(&self, vpn: Vpn) -> Option<(Vma, Option<PoolId>)> {
+        self.vma_at_rest(vpn, &|tree| tree.next(vpn), &|vma| self.vm.pool_of_vma(vma))
     }
 
     /// The VMA at a page, when no mremap is moving it. Waits for a move, as a fault does (I29). A
     /// hole may exist only for a moment while a mapping is replaced. The replacing operation has
     /// the writer lock, so this waits for it, too, as a fault does. Refused in notices, because a
-    /// notice of a move would wait for itself.
-    fn vma_at_rest(&self, vpn: Vpn, find: &dyn for<'s> Fn(Snapshot<'s, M>) -> Option<Found<'s>>) -> Option<Vma> {
+    /// notice of a move would wait for itself. `ask` runs in the section or under the lock that keeps the object of the VMA.
+    fn vma_at_rest<T>(
+        &self,
+        vpn: Vpn,
+        find: &dyn for<'s> Fn(Snapshot<'s, M>) -> Option<Found<'s>>,
+        ask: &dyn Fn(&Vma) -> T,
+    ) -> Option<(Vma, T)> {
         self.vm.assert_outside();
         loop {
-            let vma = {
+            let seen = {
                 let section = self.section();
-                find(self.tree_in(section.inside())).map(|found| found.vma)
+                find(self.tree_in(section.inside())).map(|found| (found.vma, ask(&found.vma)))
             };
-            match vma {
-                Some(vma) if vma.is_moving() => self.vm.machine.relax(),
-                Some(vma) if vma.range.contains(vpn) => return Some(vma),
+            match seen {
+                Some((vma, _)) if vma.is_moving() => self.vm.machine.relax(),
+                Some((vma, answer)) if vma.range.contains(vpn) => return Some((vma, answer)),
                 _ => {
                     let writer = &self.write_lock();
-                    return find(self.tree(writer).snapshot()).map(|found| found.vma);
+                    return find(self.tree(writer).snapshot()).map(|found| (found.vma, ask(&found.vma)));
                 }
             }
         }

@@ -289,12 +289,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
             pace.step();
-            let Some(vma) = self.vma_from(at).filter(|v| v.range.start < range.end) else {
+            let Some((vma, pool)) = self.mapping_from(at).filter(|(v, _)| v.range.start < range.end) else {
                 return Err(MadviseError::NotMapped);
             };
             hole |= vma.range.start > at;
             let part = vma.range.intersect(&PageRange::new(at, range.end));
-            self.collapse_range(&vma, part).map_err(|refusal| match refusal {
+            self.collapse_range((&vma, pool), part).map_err(|refusal| match refusal {
                 CollapseRefusal::NoHugeFrame => OutOfFrames::huge::<M::Format>().into(),
                 CollapseRefusal::NoFrame => OutOfFrames::Frame.into(),
                 CollapseRefusal::Pinned | CollapseRefusal::Busy | CollapseRefusal::Changed => MadviseError::InUse,

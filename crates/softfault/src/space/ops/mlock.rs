@@ -207,11 +207,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn bring_in(&self, range: PageRange) -> Result<(), MlockError> {
         let mut rest = range;
         let mut pace = Pace::new(&self.vm.machine);
-        while let Some(vma) = self.vma_from(rest.start).filter(|vma| vma.range.overlaps(&rest)) {
+        while let Some((vma, pool)) = self.mapping_from(rest.start).filter(|(vma, _)| vma.range.overlaps(&rest)) {
             pace.step();
             let part = vma.range.intersect(&rest);
             rest.start = part.end;
-            let is_wanted = vma.flags.contains(VmaFlags::LOCKED) || self.vm.pool_of_vma(&vma).is_some();
+            let is_wanted = vma.flags.contains(VmaFlags::LOCKED) || pool.is_some();
             if !is_wanted || vma.flags.contains(VmaFlags::ONFAULT) {
                 continue;
             }

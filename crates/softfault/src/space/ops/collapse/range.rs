@@ -3,6 +3,7 @@
 //! Locks on entry: none, no section.
 
 use crate::addr::{PageRange, Vpn};
+use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
@@ -15,12 +16,15 @@ use crate::table::walk::Walk;
 impl<M: Machine> AddressSpace<'_, M> {
     /// Collapses the whole PMD ranges of a range, one after the other. The lock is dropped between
     /// them. Returns the last refusal, if there was one.
-    pub(crate) fn collapse_range(&self, vma: &Vma, range: PageRange) -> Result<(), CollapseRefusal> {
+    pub(crate) fn collapse_range(
+        &self,
+        (vma, pool): (&Vma, Option<PoolId>),
+        range: PageRange,
+    ) -> Result<(), CollapseRefusal> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
         let has_room = vma.range.start.0.next_multiple_of(nr) + nr <= vma.range.end.0;
         // As Linux: of a mapping of a pool's pages no part is collapsed, also if the range has no whole one.
-        let is_of_pool = self.vm.pool_of_vma(vma).is_some();
-        if !has_room || is_of_pool || self.collapse_orders(vma.flags).is_empty() {
+        if !has_room || pool.is_some() || self.collapse_orders(vma.flags).is_empty() {
             return Err(CollapseRefusal::NotAllowed);
         }
         let (start, end) = (range.start.0.next_multiple_of(nr), range.end.0 / nr * nr);
