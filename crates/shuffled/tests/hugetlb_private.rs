@@ -5,7 +5,7 @@ use common::{RW, Shuffled, access, free, run, shuffled, vm, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, Advice, Event, FaultError, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables,
+    AddressSpace, Advice, Event, FaultError, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables, Vm,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -203,4 +203,45 @@ fn a_private_copy_against_a_hole_and_a_size() {
         assert_eq!(free(vm), (2, 2, 0));
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
+/// A private mapping shows the page of an object, and the pool has no other: a store owns the entry for a moment, and is refused.
+/// Stores until `act` has ended on another CPU.
+fn stores_are_refused_during(nr: usize, act: fn(&'static Space, &'static Vm<Machine>)) {
+    shuffled(nr, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        object.write(8, &7_u64.to_le_bytes()).unwrap();
+        let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap_object(AT, HUGE, RW, PRIVATE | MapFlags::NORESERVE, ObjectPart::new(object)).unwrap();
+        space.read(AT + 8, &mut [0]).unwrap();
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = Arc::clone(&done);
+        let store = move || {
+            let active = space.activate();
+            while !is_done.load(Relaxed) {
+                assert_eq!(access(space, vm, AT, Some(9)), Err(FaultError::NoHugePage));
+                shuttle::thread::yield_now();
+            }
+            drop(active);
+        };
+        let act = move || {
+            (0..shuttle::rand::thread_rng().gen_range(0..100)).for_each(|_| shuttle::thread::yield_now());
+            act(space, vm);
+            done.store(true, Relaxed);
+        };
+        run(2, vec![Box::new(store), Box::new(act)]);
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        space.munmap(AT, HUGE).unwrap();
+    });
+}
+
+/// A page is not split for an edge within it, although the entry does not say at that moment that it is a pool's.
+#[test]
+fn an_edge_within_a_page_against_a_store() {
+    stores_are_refused_during(300, |space, _| {
+        (0..4).for_each(|_| space.munlock(AT + 4096, 4096).unwrap());
+        assert_eq!(space.page_state(AT).map_or(Order::PMD, |state| state.order), Order::PMD);
+    });
 }

@@ -50,6 +50,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Returns nothing, because it cannot fail.
     pub(crate) fn finish_split(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf) {
+        debug_assert!(!self.vm.frames.is_of_pool(old.pfn), "I58: a page of a pool is never split");
         self.shootdown(Flush::Pages(pmd.span()));
         let table = self.fill_deposit(&pmd, old);
         pmd.slot.resolve(Entry::Table(table));
@@ -125,8 +126,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         crate::sync::fence();
         loop {
             match self.walk(writer, vpn) {
-                // A page of a pool is in one VMA: the edge is of a range in which that does not change (mlock).
-                Walk::Huge(pmd) if self.is_never_split(pmd) => return,
+                // A page of a pool is in one VMA: the edge is of a range in which that does not change (mlock). The VMA says
+                // so, since a fault may own the entry at this moment.
+                Walk::Huge(_) if self.is_in_pool(writer, vpn) => return,
                 Walk::Huge(pmd) => self.pmd_split(pmd),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Hole(_) => return,
@@ -134,11 +136,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    fn is_never_split(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
-        match pmd.slot.observe().entry {
-            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.vm.frames.is_of_pool(leaf.pfn),
-            entry => entry == Entry::Poison,
-        }
+    /// Whether the mapping at a page is of a pool's pages.
+    fn is_in_pool(&self, writer: &Writer<'_, M>, vpn: Vpn) -> bool {
+        self.tree(writer).lookup(vpn).is_some_and(|found| self.vm.pool_of_vma(&found.vma).is_some())
     }
 
     /// Splits at both ends of a range.
