@@ -245,3 +245,14 @@ fn an_edge_within_a_page_against_a_store() {
         assert_eq!(space.page_state(AT).map_or(Order::PMD, |state| state.order), Order::PMD);
     });
 }
+
+/// H5: the child shows the object's page as its parent does: it has not lost it.
+#[test]
+fn a_fork_against_a_store_that_is_refused() {
+    stores_are_refused_during(300, |space, vm| {
+        let child = space.fork().unwrap();
+        assert_eq!(vm.vmstat().get(Event::ForkNoHugePage), 0);
+        let mut seen = [0];
+        assert_eq!((child.read(AT + 8, &mut seen), seen), (Ok(()), [7]));
+    });
+}

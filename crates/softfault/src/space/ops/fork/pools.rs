@@ -96,6 +96,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // Before the lock bit: a surplus page may have to be found.
         if self.vm.reserve_in(source.subpool, source.pool, 1).is_err() {
+            // While a fault owns the entry nothing says whose page it is.
+            self.lock_private(pmd)?;
+            pmd.slot.unlock_unchanged();
             return Some(Entry::Poison);
         }
         let shared = self.share_with_claim(pmd, source, write_protected);
@@ -117,7 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         source: PagesOf,
         write_protected: &mut bool,
     ) -> Option<Entry> {
-        let leaf = self.own_private(pmd, &|seen| pmd.slot.lock(seen).ok(), &|_| _ = pmd.slot.unlock_unchanged())?;
+        let leaf = self.lock_private(pmd)?;
         let why = match self.vm.share_pool_page(leaf.pfn) {
             Ok(()) => {
                 let now = Leaf { rights: leaf.rights - Rights::WRITE, ..leaf };
@@ -130,6 +133,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         pmd.slot.unlock_unchanged();
         self.copy_page_of_pool(pmd, source, why)
+    }
+
+    /// Takes the lock bit of the entry if it names a private page.
+    fn lock_private(&self, pmd: PmdSlot<'_, M::Format>) -> Option<Leaf> {
+        self.own_private(pmd, &|seen| pmd.slot.lock(seen).ok(), &|_| _ = pmd.slot.unlock_unchanged())
     }
 
     /// Owns the entry if it names a private page. A fault may own it for a moment.
