@@ -160,16 +160,15 @@ impl Arena {
 }
 
 impl Arena {
-    /// The bytes of a fill, which the core has just made: nobody else reads or writes its frames until it comes back.
+    /// The bytes of a fill: no other code reads or writes its frames until it comes back.
     ///
     /// # Panics
     ///
     /// If they are not in the arena.
-    #[allow(clippy::mut_from_ref)] // E9
-    pub(crate) fn bytes_to_fill(&self, fill: &FileFill) -> &mut [u8] {
+    pub(crate) fn bytes_to_fill<'a>(&'a self, fill: &'a mut FileFill) -> &'a mut [u8] {
         let (first, nr) = (u64::from(fill.first_frame().0), fill.nr_frames());
         assert!(first + nr <= self.nr_frames() && fill.len_bytes() <= nr * FRAME_BYTES as u64);
-        // SAFETY: E1, E9: in the mapping, and the fill's alone during the call.
+        // SAFETY: E1, E9: in the mapping, and the fill's alone as long as it is borrowed.
         unsafe { core::slice::from_raw_parts_mut(self.frame_ptr(fill.first_frame()), fill.len_bytes() as usize) }
     }
 

@@ -1,18 +1,49 @@
 //! Files of the hosted machine: where pages of a [`new_file_object`](softfault::Vm::new_file_object) come from.
 
+use crate::arena::Arena;
 use softfault::{
     FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, StoreRefused, WriteError, Writing,
 };
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+/// A fill that a file is asked for. Its bytes are borrowed from it: who answers it, or keeps it, has no bytes any more.
+pub struct HostFill<'a> {
+    pub(crate) fill: FileFill,
+    pub(crate) arena: &'a Arena,
+}
+
+impl HostFill<'_> {
+    /// The bytes to write: zero at first.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.arena.bytes_to_fill(&mut self.fill)
+    }
+
+    /// The answer: all bytes are written, or the read has failed.
+    pub fn end(self, result: Result<(), FillError>) -> Filling {
+        Filling::Ended(self.fill, result)
+    }
+
+    /// Keeps it for later. The answer is [`Filling::UnderWay`], even if the fill has come back by then.
+    pub fn keep(self) -> FileFill {
+        self.fill
+    }
+}
+
+impl Deref for HostFill<'_> {
+    type Target = FileFill;
+    fn deref(&self) -> &FileFill {
+        &self.fill
+    }
+}
+
 /// A file. Its methods are called by the threads that want a page, which hold nothing, and are no CPUs meanwhile.
 pub trait HostFile: Send + Sync {
-    /// Reads the bytes, or keeps the fill for later: see [`Filling`]. Then `bytes` end with the call, and
+    /// Reads the bytes, or [keeps](HostFill::keep) the fill for later: see [`Filling`]. Then
     /// [`Hosted::write_fill`](crate::Hosted::write_fill) fills the frames. A panic counts as a fill that never comes back.
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling;
+    fn fill(&self, fill: HostFill<'_>) -> Filling;
 
     /// Writes the bytes, which are a copy, or keeps the write for later: see [`Writing`]. By default it fails. Bytes behind
     /// the end of the storage are not written, and no error. A panic counts as a write that never comes back.
@@ -21,9 +52,9 @@ pub trait HostFile: Send + Sync {
         Writing::Ended(write, Err(WriteError))
     }
 
-    /// Asks for room for a page that is about to be stored to. By default there is.
-    fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
-        let _ = page;
+    /// Asks for room for the pages of a folio that is about to be stored to. By default there is.
+    fn may_store(&self, pages: Range<u64>) -> Result<(), StoreRefused> {
+        let _ = pages;
         Ok(())
     }
 
@@ -42,9 +73,10 @@ pub trait HostFile: Send + Sync {
 
 /// A file of the host, read as the pages are wanted. An error of the host, or an early end, fails the fill.
 impl HostFile for File {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
-        let read = self.read_exact_at(bytes, fill.offset_bytes());
-        Filling::Ended(fill, read.map_err(|_| FillError))
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
+        let offset = fill.offset_bytes();
+        let read = self.read_exact_at(fill.bytes(), offset);
+        fill.end(read.map_err(|_| FillError))
     }
 
     /// Up to the end that the file has. Nobody makes it shorter meanwhile.
@@ -60,18 +92,19 @@ impl HostFile for File {
 
 /// A file in memory. It ends where the bytes do: a fill that goes on behind them fails.
 impl HostFile for Vec<u8> {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         let start = usize::try_from(fill.offset_bytes()).unwrap_or(usize::MAX);
+        let bytes = fill.bytes();
         let there = self.get(start..).and_then(|rest| rest.get(..bytes.len()));
         let result = there.map(|there| bytes.copy_from_slice(there)).ok_or(FillError);
-        Filling::Ended(fill, result)
+        fill.end(result)
     }
 }
 
 /// The same, and it is written to.
 impl HostFile for Mutex<Vec<u8>> {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
-        self.lock().unwrap_or_else(PoisonError::into_inner).fill(fill, bytes)
+    fn fill(&self, fill: HostFill<'_>) -> Filling {
+        self.lock().unwrap_or_else(PoisonError::into_inner).fill(fill)
     }
 
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {

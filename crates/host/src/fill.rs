@@ -1,13 +1,14 @@
 //! Fills of pages from the files of the hosted machine, and writes to them.
 
 use crate::cpu::as_no_cpu;
-use crate::file::HostFile;
+use crate::file::{HostFile, HostFill};
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
 use softfault::{
     FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, ObjectHole, PAGE_SIZE, Pfn, StoreRefused,
     WriteError, Writing,
 };
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -78,10 +79,10 @@ impl<F: Format> Hosted<F> {
     }
 
     /// A file that is not there has no room, nor has one whose answer is a panic.
-    pub(crate) fn ask_file(&self, id: FileId, page: u64) -> Result<(), StoreRefused> {
+    pub(crate) fn ask_file(&self, id: FileId, pages: Range<u64>) -> Result<(), StoreRefused> {
         let file = self.files.get(id).ok_or(StoreRefused)?;
         let mut allowed = Err(StoreRefused);
-        let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| allowed = file.may_store(page))));
+        let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| allowed = file.may_store(pages))));
         asked.unwrap_or_else(core::mem::forget);
         allowed
     }
@@ -107,10 +108,10 @@ impl<F: Format> Hosted<F> {
     /// A file that is not there fails.
     pub(crate) fn fill_from_file(&self, fill: FileFill) -> Filling {
         let Some(file) = self.files.get(fill.file()) else { return Filling::Ended(fill, Err(FillError)) };
-        let bytes = self.arena.bytes_to_fill(&fill);
+        let fill = HostFill { fill, arena: &self.arena };
         // No panic goes through the core.
         let mut filled = Filling::UnderWay;
-        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| filled = file.fill(fill, bytes))));
+        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| filled = file.fill(fill))));
         ended.unwrap_or_else(core::mem::forget);
         filled
     }

@@ -59,9 +59,8 @@
 //!   execute a full barrier.
 //! - **E8** A thread that parks checks the word under the lock that `unpark` takes after
 //!   the word has changed.
-//! - **E9** The bytes of a fill are a reference of the thread on which the core has called
-//!   [`fill`](softfault::Machine::fill), until that call returns. The core gives a fill's frames to nobody else
-//!   before the fill comes back, and zeroes them before.
+//! - **E9** The bytes of a fill are borrowed from the fill, which is consumed where it comes back to the core. Until then the
+//!   core gives its frames, which it has zeroed, to no other code.
 #![deny(unsafe_code)]
 
 mod access;
@@ -90,6 +89,6 @@ pub use barrier::Barrier;
 pub use config::{HostedConfig, HostedError, Mode};
 pub use counts::{TlbStats, nested_loads};
 pub use cpu::{BindError, CpuGuard, CpuStats};
-pub use file::HostFile;
+pub use file::{HostFile, HostFill};
 pub use hosted::{Hosted, Subscriber, WaitHook};
 pub use ticks::{MOST_STEPS, nr_steps};

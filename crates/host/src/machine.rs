@@ -14,6 +14,7 @@ use softfault::{
     AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, HoleRefused, Notice, ObjectHole, StoreRefused,
     SwapError, SwapSlot, Writing,
 };
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: E1, E2; accesses touch a frame only where a table of the core maps
@@ -159,9 +160,9 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         self.write_to_file(write)
     }
 
-    fn may_store(&self, file: FileId, page: u64) -> Result<(), StoreRefused> {
+    fn may_store(&self, file: FileId, pages: Range<u64>) -> Result<(), StoreRefused> {
         self.waits();
-        self.ask_file(file, page)
+        self.ask_file(file, pages)
     }
 
     fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {

@@ -10,6 +10,7 @@ use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
+use core::ops::Range;
 
 mod cpu_set;
 pub(crate) mod file;
@@ -310,9 +311,10 @@ pub unsafe trait Machine: Sized + Sync {
         Writing::Ended(write, Err(WriteError))
     }
 
-    /// Asks before a clean page of a file is stored to through a shared mapping or a handle, so that the machine can find
-    /// room for it. Called as [`fill`](Machine::fill) is, perhaps more than once for a store.
-    fn may_store(&self, _file: FileId, _page: u64) -> Result<(), StoreRefused> {
+    /// Asks before a page of a clean folio of a file is stored to through a shared mapping or a handle, so that the machine can
+    /// find room for all pages of the folio, up to the size: they are written together. Called as [`fill`](Machine::fill) is,
+    /// perhaps more than once for a store.
+    fn may_store(&self, _file: FileId, _pages: Range<u64>) -> Result<(), StoreRefused> {
         Ok(())
     }
 

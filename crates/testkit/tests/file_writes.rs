@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::objects::{EXTRA, bytes, content, map, orders, touch, whole};
+use common::objects::{bytes, content, map, orders, whole};
 use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, FaultDone, FaultError, MapFlags, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags,
-    ObjectWriteError, Term, WriteBackError, WriteError,
+    Access, CpuId, Errno, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags, Term,
+    WriteBackError, WriteError,
 };
 use softfault_host::Running;
 use softfault_testkit::random::Random;
@@ -94,36 +94,6 @@ fn the_first_store_makes_a_page_dirty() {
         w.space.handle_fault(BASE + 5 * PAGE, Access::Read).unwrap();
         assert!(!object.object_page_state(5).unwrap().dirty);
         check(w.vm, &[w.space]);
-    });
-}
-
-/// SIGBUS or ENOSPC where the machine has no room; what is dirty, or private, is stored to all the same.
-#[test]
-fn a_file_without_room_refuses_the_store() {
-    in_each_setup(1, 16 << 20, |w| {
-        for is_mapped in [false, true] {
-            let (storage, object) = storage(w, 8 * PAGE, BASE_ORDERS);
-            map(w.space, BASE, 8, &object, 0);
-            store(w, 2, 2);
-            storage.set_full_from(2);
-            if is_mapped {
-                w.space.handle_fault(BASE + 4 * PAGE, Access::Read).unwrap();
-            }
-            let before = w.vm.event(Event::RefusedNoRoom);
-            assert_eq!(touch(w.space, BASE + 4 * PAGE), Err(FaultError::NoRoom));
-            assert_eq!(w.vm.event(Event::RefusedNoRoom), before + 1);
-            assert_eq!(object.write(3 * PAGE, &[1]), Err(ObjectWriteError::NoRoom));
-            assert_eq!(object.write(3 * PAGE, &[1]).unwrap_err().errno(), Errno::ENOSPC);
-            store(w, 2, 3);
-            store(w, 1, 3);
-            assert!(!object.object_page_state(4).unwrap().dirty);
-            w.space.mmap_object(EXTRA, PAGE, RW, PRIVATE | FIXED, common::objects::whole(&object)).unwrap();
-            w.space.write(EXTRA, &[9]).unwrap();
-            storage.set_full_from(u64::MAX);
-            store(w, 4, 4);
-            assert_eq!((object.write_back(ALL), storage.byte(4 * PAGE), storage.byte(0)), (Ok(()), 4, 1));
-            w.space.munmap(BASE, 8 * PAGE).unwrap();
-        }
     });
 }
 

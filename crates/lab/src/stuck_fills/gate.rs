@@ -1,7 +1,7 @@
 //! Where threads sleep until the measurement is over.
 
-use softfault::{FileFill, Filling};
-use softfault_host::HostFile;
+use softfault::Filling;
+use softfault_host::{HostFile, HostFill};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -66,11 +66,11 @@ pub struct StuckFile {
 }
 
 impl HostFile for StuckFile {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         if fill.offset_bytes() < self.end_of_stuck {
             self.gate.sleep();
         }
-        bytes.fill(0);
-        Filling::Ended(fill, Ok(()))
+        fill.bytes().fill(0);
+        fill.end(Ok(()))
     }
 }

@@ -306,7 +306,7 @@ unsafe impl Machine for Modelled {
         files::answer_hole(hole);
         Ok(())
     }
-    fn may_store(&self, _: FileId, _: u64) -> Result<(), StoreRefused> {
+    fn may_store(&self, _: FileId, _: std::ops::Range<u64>) -> Result<(), StoreRefused> {
         loom::thread::yield_now();
         Ok(())
     }

@@ -26,6 +26,9 @@ use crate::sync::Ordering;
 const MOST_AT_A_TIME: u64 = 512;
 /// The number of pages behind a dirty one that are written with it.
 const PAGES_AT_ONCE: u64 = 64;
+/// Each beginning counts as so many pages at least: it costs a grace period of all CPUs and a shootdown. Of pages far apart,
+/// 64 are written for a refusal, which is enough for another retry.
+const LEAST_AT_ONCE: u64 = 8;
 /// How often the caller lets others run until a write is over. A guess.
 const MOST_WAITS: u32 = 10_000;
 
@@ -83,8 +86,7 @@ impl<M: Machine> Vm<M> {
             let Some((object, page)) = self.object_of(pfn) else { continue };
             let Some(file) = self.object_file(object.id) else { continue };
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };
-            self.begin_writes(&object, file, pages);
-            *nr_begun += PAGES_AT_ONCE;
+            *nr_begun += self.begin_writes(&object, file, pages).max(LEAST_AT_ONCE);
             *last = Some(pfn);
         }
     }

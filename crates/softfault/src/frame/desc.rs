@@ -168,9 +168,9 @@ impl FrameState {
     pub fn is_clean_folio(self) -> bool {
         self.kind() == FrameKind::Shared && self.is_at_rest() && self.0 & (DIRTY | ORPHAN) == 0 && self.pins() == 0
     }
-    /// Whether it is a folio of an object that is up to date and dirty, and not being written.
+    /// Whether it is a folio of an object that is up to date and dirty, without pins, and not being written.
     pub(crate) fn is_dirty_folio(self) -> bool {
-        self.kind() == FrameKind::Shared && self.is_at_rest() && self.0 & (DIRTY | ORPHAN) == DIRTY
+        self.kind() == FrameKind::Shared && self.is_at_rest() && self.0 & (DIRTY | ORPHAN) == DIRTY && self.pins() == 0
     }
     /// Whether it has left its object: the last pin that goes frees it.
     pub fn is_orphan(self) -> bool {

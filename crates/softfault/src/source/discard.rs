@@ -65,10 +65,10 @@ impl<M: Machine> Links<M> {
                         // Once, at its first page among these; who puts it in meanwhile stays out of it.
                         let is_first = index == folio.start.max(pages.start);
                         cover(folio);
-                        if !is_first || slot.begin_to_leave(frame.order, &self.machine) {
+                        if !is_first || slot.begin_to_leave(frame) {
                             break;
                         }
-                        // The folio has lost a page, or is about to, and a part of it is swapped out.
+                        // The folio has moved, or has gone meanwhile; another one may be there, of another size.
                         self.machine.relax();
                     }
                     // Else it has come back meanwhile.

@@ -116,13 +116,10 @@ mod tests {
     use super::*;
     use crate::addr::{Order, Pfn};
     use crate::source::slot::ObjectPage;
-    use crate::testing;
-    use crate::tunables::Tunables;
 
     /// A folio that is marked as leaving in part, or as a whole, does not change; then the mark stays.
     #[test]
     fn what_is_about_to_leave_is_not_taken_out() {
-        let vm = testing::vm(64, Tunables::default());
         let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
         for (order, nr_leaving) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)] {
             let (slot, head) = (PageSlot::new(&node, 0, 2), PageFrame { pfn: Pfn(8), order: Order(order) });
@@ -130,9 +127,9 @@ mod tests {
             assert!(slot.begin_to_move(head));
             // A remover marks the lowest first.
             if nr_leaving == 2 {
-                assert!(slot.begin_to_leave(head.order, vm.machine()));
+                assert!(slot.begin_to_leave(head));
             } else if nr_leaving == 1 {
-                assert!(slot.begin_to_leave(Order::BASE, vm.machine()));
+                slot.mark_as_leaving();
             }
             let before = [2, 3].map(|i| node[i].load(Ordering::Relaxed));
             assert_eq!(slot.begin_to_evict(head), nr_leaving == 0);

@@ -22,7 +22,7 @@ use crate::policy::folio::around;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 /// The low half of `write_errors` is the number of failures, the high half how many of them were told.
 const HALF: u32 = 32;
@@ -35,6 +35,10 @@ pub(crate) struct BegunWrite {
 }
 
 impl BegunWrite {
+    pub(crate) fn nr_pages(&self) -> u64 {
+        self.frame.order.nr_pages()
+    }
+
     pub(crate) fn pages(&self) -> ObjectPages {
         ObjectPages { start: self.first_page, end: self.first_page + self.frame.order.nr_pages() }
     }
@@ -146,8 +150,10 @@ impl<M: Machine> Links<M> {
         let object = self.kept_by_write(&write);
         if result.is_err() {
             self.count(Event::FileWriteFailed, 1);
-            // Before a waiter finds the folio not written any more.
-            self.note_write_error(object.id);
+            // Before a waiter finds the folio not written any more. Of pages that have left the file nothing is lost.
+            if !self.frames.desc(write.first_frame).state().is_orphan() {
+                self.note_write_error(object.id);
+            }
         } else {
             self.count(Event::FileWritten, write.nr_frames());
         }
@@ -196,9 +202,15 @@ impl<M: Machine> Links<M> {
         StoreToFile { object: self.object_keep_found(inside, id), page }
     }
 
-    /// Asks the machine for room, if the object has a file.
-    pub(super) fn ask_for_room(&self, id: ObjectId, page: u64) -> Result<(), StoreRefused> {
-        self.object_file(id).map_or(Ok(()), |file| self.machine.may_store(file, page))
+    /// Asks the machine for room for these pages, if the object has a file.
+    pub(super) fn ask_for_room(&self, id: ObjectId, pages: Range<u64>) -> Result<(), StoreRefused> {
+        self.object_file(id).map_or(Ok(()), |file| self.machine.may_store(file, pages))
+    }
+
+    /// The pages that are dirty together with this one, which is in that frame: those of its folio, up to the size.
+    pub(super) fn pages_to_store(&self, id: ObjectId, page: u64, frame: PageFrame) -> Range<u64> {
+        let folio = around(page, frame.order);
+        folio.start..folio.end.min(self.object_nr_pages(id)).max(page + 1)
     }
 }
 
@@ -207,12 +219,26 @@ impl<M: Machine> StoreToFile<'_, M> {
     pub(crate) fn ask(self) -> Result<(), StoreRefused> {
         let StoreToFile { object, page } = self;
         let links = object.links();
-        links.ask_for_room(object.id, page)?;
-        links.with_slot(&object, page, |slot| {
-            if let ObjectPage::Frame(frame) = slot.page() {
-                links.frames.desc(frame.head()).note_written();
-            }
-        });
-        Ok(())
+        let mut asked = page..page;
+        loop {
+            let mut more = None;
+            links.with_slot(&object, page, |slot| {
+                let ObjectPage::Frame(frame) = slot.page() else { return };
+                let pages = links.pages_to_store(object.id, page, frame);
+                if covers(&asked, &pages) {
+                    links.frames.desc(frame.head()).note_written();
+                } else {
+                    more = Some(pages);
+                }
+            });
+            let Some(pages) = more else { return Ok(()) };
+            links.ask_for_room(object.id, pages.clone())?;
+            asked = pages;
+        }
     }
+}
+
+/// Whether the machine was asked for all of the pages.
+pub(super) fn covers(asked: &Range<u64>, pages: &Range<u64>) -> bool {
+    asked.start <= pages.start && pages.end <= asked.end
 }

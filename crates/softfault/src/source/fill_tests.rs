@@ -5,6 +5,7 @@ use crate::addr::Access;
 use crate::linux::MapFlags;
 use crate::policy::folio::FolioOrders;
 use crate::source::object_slot::ObjectSlot;
+use crate::source::slot::ObjectPage;
 use crate::space::Vm;
 use crate::space::ops::ObjectPart;
 use crate::testing::{Plain, RW, be, on_enter, on_relax, vm_of};
@@ -39,7 +40,10 @@ fn who_wants_a_page_waits_for_the_rest_of_its_folio() {
         space.handle_fault(AT, Access::Write).unwrap();
         object.write(8 * PAGE, &[1]).unwrap();
         let id = object.id;
-        at(vm, id, 8, |slot| assert!(slot.begin_to_leave(Order(3), &vm.machine)));
+        at(vm, id, 8, |slot| {
+            let ObjectPage::Frame(frame) = slot.page() else { panic!("{:?}", slot.page()) };
+            assert!(slot.begin_to_leave(frame));
+        });
         at(vm, id, emptied, |slot| slot.empty_all(Order::BASE));
         let holds = move || vm.cpus.iter().fold(0, |sum: u64, cpu| sum.wrapping_add(cpu.held.get()));
         let before = holds();

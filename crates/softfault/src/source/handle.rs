@@ -5,6 +5,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::file_write::covers;
 use super::object::MAX_OBJECT_BYTES;
 use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::{ObjectPage, PageFrame};
@@ -215,13 +216,13 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.call();
         self.may_be_written()?;
         let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
+        let mut asked = 0..0;
         for part in self.parts(offset, len) {
-            self.with_frame(part.index, &mut |_| ())?;
-            self.vm.ask_for_room(self.id, part.index)?;
+            self.with_room(part.index, &mut asked, &mut |_| ())?;
         }
         for part in self.parts(offset, len) {
             let from = &from[part.done..part.done + part.len];
-            self.with_frame(part.index, &mut |frame| {
+            self.with_room(part.index, &mut asked, &mut |frame| {
                 self.vm.frames.desc(frame.head()).note_written();
                 self.vm.frames.note_run_used(frame.head(), 1);
                 program::write(&self.vm.machine, frame.pfn, part.start, from);
@@ -229,6 +230,26 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
         self.vm.reclaim_if_low();
         Ok(())
+    }
+
+    /// As [`with_frame`](Self::with_frame), once the machine has room for the page's folio. `asked` are the adjacent pages for
+    /// which it was asked.
+    fn with_room(
+        &self,
+        index: u64,
+        asked: &mut Range<u64>,
+        with: &mut dyn FnMut(PageFrame),
+    ) -> Result<(), ObjectWriteError> {
+        loop {
+            let mut more = None;
+            self.with_frame(index, &mut |frame| {
+                let pages = self.vm.pages_to_store(self.id, index, frame);
+                if covers(asked, &pages) { with(frame) } else { more = Some(pages) }
+            })?;
+            let Some(pages) = more else { return Ok(()) };
+            self.vm.ask_for_room(self.id, pages.clone())?;
+            *asked = if asked.is_empty() { pages } else { asked.start.min(pages.start)..asked.end.max(pages.end) };
+        }
     }
 
     /// Provides pages that are missing, up to the size: fallocate(2). Pages that were there keep their bytes. What is

@@ -36,7 +36,6 @@
 
 use super::swapped::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{OptPfn, Order, Pfn};
-use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 use core::ops::Range;
 
@@ -233,24 +232,30 @@ impl<'a> PageSlot<'a> {
         }
     }
 
-    /// Marks all pages of the folio as leaving. Only one CPU at a time does this for an object. Waits
-    /// while the folio is being filled in. The page may be moving: see [`is_moving`](Self::is_moving).
-    /// Returns `false` if it is a single page that has been swapped out.
-    pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) -> bool {
-        for word in self.group(order) {
+    /// Marks all pages of the folio as leaving, or none. `frame` is that of the page. Only one CPU at a time does this for an
+    /// object. The page may be moving: see [`is_moving`](Self::is_moving). Returns `false` if the words are not all of that
+    /// folio: it is being put in, or is not there any more. Look again.
+    pub(super) fn begin_to_leave(self, frame: PageFrame) -> bool {
+        let (group, head) = (self.group(frame.order), PageFrame { pfn: frame.head(), ..frame });
+        for (i, word) in group.iter().enumerate() {
             loop {
                 let seen = word.load(Ordering::Acquire);
-                if seen & (SWAPPED | TRANSIT) != 0 || seen == 0 {
+                if seen & !(LEAVING | MOVING) != head.next(i).to_word() {
+                    group[..i].iter().for_each(|word| _ = word.fetch_and(!LEAVING, Ordering::Release));
                     return false;
                 }
-                if seen & FILLING != 0 {
-                    machine.relax();
-                } else if word.compare_exchange(seen, seen | LEAVING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                if word.compare_exchange(seen, seen | LEAVING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     break;
                 }
             }
         }
         true
+    }
+
+    /// Marks this page alone, as a remover does first.
+    #[cfg(test)]
+    pub(super) fn mark_as_leaving(self) {
+        self.word().fetch_or(LEAVING, Ordering::Relaxed);
     }
 
     /// Empties the slots of the folio. A later fill acquires this.

@@ -62,10 +62,34 @@ fn a_large_folio_is_one_word() {
     let page = PageFrame { pfn: Pfn(0x407), order: Order::PMD };
     assert_eq!((slot(512 * 3 + 7).page(), page.head()), (ObjectPage::Frame(page), Pfn(0x400)));
     assert_eq!((slot(512 * 3 + 7).nr_pages(), slot(512 * 3).nr_pages()), (505, 512));
-    slot(512 * 3 + 1).begin_to_leave(Order::PMD, &crate::testing::vm(1024, Default::default()).machine);
+    let second = PageFrame { pfn: Pfn(0x401), order: Order::PMD };
+    slot(512 * 3 + 1).begin_to_leave(second);
     assert_eq!(slot(512 * 3 + 7).page(), ObjectPage::Leaving(page));
     slot(512 * 3).put_node(Pfn(7));
     assert_eq!(slot(512 * 3).page(), ObjectPage::Filling, "look again");
     assert!(matches!(Below::of(node[3].get()), Below::Node(Pfn(7))) && matches!(Below::of(0), Below::Nothing));
     assert!([FILLING, 1 | 9 << ORDER_SHIFT].iter().all(|word| matches!(Below::of(*word), Below::Folio)));
+}
+
+/// The remover has read a word of another folio than the one that is there now, or of one that is being moved away.
+#[test]
+fn a_folio_that_was_replaced_is_not_marked_in_part() {
+    let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
+    let slot = |i| PageSlot::new(&node, 0, i);
+    let frame = |pfn, order| PageFrame { pfn: Pfn(pfn), order: Order(order) };
+    let words = || [4, 5, 6, 7].map(|i| node[i].get());
+    let stale = |at: u64, was| {
+        let before = words();
+        assert!(!slot(at).begin_to_leave(was));
+        assert_eq!(words(), before);
+    };
+    slot(4).put(Pfn(32), Order(2));
+    [(4, frame(32, 0)), (5, frame(33, 1)), (4, frame(40, 2))].iter().for_each(|(at, was)| stale(*at, *was));
+    // The first words are those that were seen.
+    slot(6).put(Pfn(50), Order(1));
+    stale(5, frame(33, 2));
+    slot(6).empty_all(Order(1));
+    stale(4, frame(32, 2));
+    slot(4).put(Pfn(32), Order(2));
+    assert!(slot(6).begin_to_leave(frame(34, 2)) && [4, 5, 6, 7].iter().all(|i| slot(*i).is_leaving()));
 }

@@ -85,7 +85,6 @@ mod tests {
     use crate::addr::{PAGE_SIZE, SwapSlot};
     use crate::source::slot::ObjectPage;
     use crate::sync::Word;
-    use crate::tunables::Tunables;
 
     fn with_word(word: u64, test: impl Fn(PageSlot<'_>)) {
         let node: [Word; 512] = core::array::from_fn(|_| Word::new(word));
@@ -120,7 +119,8 @@ mod tests {
     fn what_is_about_to_leave_is_not_written() {
         let (pfn, to) = (Pfn(7), Swapped::whole(SwapSlot(1)));
         with_word(frame_word(pfn) | MOVING, |at| {
-            assert!(at.begin_to_leave(Order::BASE, crate::testing::vm(64, Tunables::default()).machine()));
+            let frame = PageFrame { pfn, order: Order::BASE };
+            assert!(at.begin_to_leave(frame));
             assert!(!at.begin_write(pfn, to));
             at.end_move(PageFrame { pfn, order: Order::BASE });
             assert!(matches!(at.page(), ObjectPage::Leaving(_)));

@@ -223,7 +223,12 @@ fn take_in<M: Machine>(
                 Entry::Guard if removal.guards == Guards::Keep => return,
                 // A place that lost its page of a pool, and has no claim to another (`space/pools.rs`).
                 Entry::Poison if at.level > 0 && removal.guards == Guards::Keep => return,
-                Entry::Guard | Entry::Poison => return slot.set_private(Entry::None),
+                // A smaller size removes copies without the lock of this space.
+                Entry::Guard | Entry::Poison => {
+                    if slot.replace(seen, Entry::None).is_ok() {
+                        return;
+                    }
+                }
                 // A fault may be swapping the page in.
                 Entry::Swap(of) => {
                     if slot.replace(seen, Entry::None).is_ok() {

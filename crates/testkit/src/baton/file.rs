@@ -14,7 +14,7 @@ use super::{FILE_PAGES, file_pages, offset_of};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::{FileFill, FillError, Filling, Vm};
-use softfault_host::{HostFile, Hosted};
+use softfault_host::{HostFile, HostFill, Hosted};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -147,7 +147,7 @@ impl RoundFile {
 }
 
 impl HostFile for RoundFile {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         let (reads, fails, is_early) = {
             let mut state = self.state();
             state.nr_reads += 1;
@@ -156,7 +156,7 @@ impl HostFile for RoundFile {
         };
         if reads.is_late() {
             let bytes = is_early.then(|| self.content(&fill));
-            self.state().kept.push(Kept { fill, fails, bytes });
+            self.state().kept.push(Kept { fill: fill.keep(), fails, bytes });
             self.turns.wake();
             // It may end before the core knows that it is under way.
             self.turns.pass();
@@ -167,11 +167,12 @@ impl HostFile for RoundFile {
         }
         let result = if fails { Err(FillError) } else { Ok(()) };
         if !fails {
-            bytes.copy_from_slice(&self.content(&fill));
+            let content = self.content(&fill);
+            fill.bytes().copy_from_slice(&content);
         }
         if reads.answers == Answers::Blocking {
             self.turns.pass();
         }
-        Filling::Ended(fill, result)
+        fill.end(result)
     }
 }

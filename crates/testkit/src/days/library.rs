@@ -2,8 +2,8 @@
 
 use crate::op::PAGE;
 use crate::random::Random;
-use softfault::{FileFill, FillError, Filling};
-use softfault_host::HostFile;
+use softfault::{FillError, Filling};
+use softfault_host::{HostFile, HostFill};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Of 100 reads so many fail.
@@ -20,15 +20,15 @@ pub(super) struct Library {
 }
 
 impl HostFile for Library {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         if Random::new(self.nr_reads.fetch_add(1, Relaxed)).chance(FAILING_PERCENT) {
-            return Filling::Ended(fill, Err(FillError));
+            return fill.end(Err(FillError));
         }
         let first = fill.offset_bytes() / PAGE;
-        for (page, bytes) in (first..).zip(bytes.chunks_mut(PAGE as usize)) {
+        for (page, bytes) in (first..).zip(fill.bytes().chunks_mut(PAGE as usize)) {
             bytes.fill(0);
             bytes[..8].copy_from_slice(&word_of(page).to_le_bytes());
         }
-        Filling::Ended(fill, Ok(()))
+        fill.end(Ok(()))
     }
 }

@@ -9,10 +9,10 @@ use crate::random::Random;
 use softfault::policy::folio::FolioOrders;
 use softfault::table::format::Format;
 use softfault::{
-    AddressSpace, Errno, FileFill, FillError, Filling, HoleRefused, MapFlags, ObjectPart, ObjectWriteError, Order,
-    Prot, SharedObject, Vm,
+    AddressSpace, Errno, FillError, Filling, HoleRefused, MapFlags, ObjectPart, ObjectWriteError, Order, Prot,
+    SharedObject, Vm,
 };
-use softfault_host::{HostFile, Hosted};
+use softfault_host::{HostFile, HostFill, Hosted};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -52,7 +52,7 @@ impl Storage {
 }
 
 impl HostFile for Storage {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         let mut random = Random::new(self.nr_reads.fetch_add(1, SeqCst));
         let first = fill.offset_bytes() / PAGE;
         if random.chance(LATE_PERCENT) {
@@ -60,9 +60,9 @@ impl HostFile for Storage {
         }
         if random.chance(FAILING_PERCENT) && self.may_fail.load(SeqCst) {
             self.nr_failed.fetch_add(1, SeqCst);
-            return Filling::Ended(fill, Err(FillError));
+            return fill.end(Err(FillError));
         }
-        for (i, page) in bytes.chunks_mut(PAGE as usize).enumerate() {
+        for (i, page) in fill.bytes().chunks_mut(PAGE as usize).enumerate() {
             let word = self.words.get(first as usize + i).map_or(0, |word| word.load(SeqCst)).to_ne_bytes();
             page.fill(0);
             let room = page.get_mut(FILE_WORD_AT as usize..).unwrap_or_default();
@@ -72,7 +72,7 @@ impl HostFile for Storage {
         if random.chance(LATE_PERCENT) {
             (0..random.below(LATE_MAX)).for_each(|_| std::thread::yield_now());
         }
-        Filling::Ended(fill, Ok(()))
+        fill.end(Ok(()))
     }
 
     /// Nothing is written to the storage, so that nobody has to be held off.

@@ -48,6 +48,8 @@ mod file_drops;
 mod file_failures;
 #[path = "../file_holes.rs"]
 mod file_holes;
+#[path = "../file_room.rs"]
+mod file_room;
 #[path = "../file_writes.rs"]
 mod file_writes;
 #[path = "../files.rs"]

@@ -4,7 +4,7 @@ use super::objects::Object;
 use super::{Hosted, PAGE, World};
 use softfault::policy::folio::FolioOrders;
 use softfault::{FileFill, FillError, Filling, Vm};
-use softfault_host::HostFile;
+use softfault_host::{HostFile, HostFill};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -51,23 +51,24 @@ impl Default for TestFile {
 }
 
 impl HostFile for TestFile {
-    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
         let first = fill.offset_bytes() / PAGE;
         self.log.lock().unwrap().push((first, fill.nr_frames()));
         match self.reads.load(SeqCst) {
             at if at == Reads::Stay as u8 => {
-                self.kept.lock().unwrap().push_back(fill);
+                self.kept.lock().unwrap().push_back(fill.keep());
                 Filling::UnderWay
             }
             at if at == Reads::Fail as u8 || first >= self.failing_from.load(SeqCst) || self.is_failing() => {
-                Filling::Ended(fill, Err(FillError))
+                fill.end(Err(FillError))
             }
             _ => {
                 while self.reads.load(SeqCst) == Reads::Block as u8 {
                     std::thread::yield_now();
                 }
-                bytes.copy_from_slice(&self.content_of(&fill));
-                Filling::Ended(fill, Ok(()))
+                let content = self.content_of(&fill);
+                fill.bytes().copy_from_slice(&content);
+                fill.end(Ok(()))
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::objects::Object;
 use super::{Hosted, PAGE, World};
 use softfault::policy::folio::FolioOrders;
-use softfault::{FileFill, FileWrite, FillError, Filling, HoleRefused, StoreRefused, Vm, WriteError, Writing};
-use softfault_host::HostFile;
+use softfault::{FileWrite, FillError, Filling, HoleRefused, StoreRefused, Vm, WriteError, Writing};
+use softfault_host::{HostFile, HostFill};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
@@ -44,15 +44,15 @@ pub struct Storage {
 }
 
 impl HostFile for Storage {
-    fn fill(&self, fill: FileFill, into: &mut [u8]) -> Filling {
-        let pages = fill.offset_bytes()..fill.offset_bytes() + into.len() as u64;
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
+        let pages = fill.offset_bytes()..fill.offset_bytes() + fill.len_bytes();
         while self.open.lock().unwrap().iter().any(|hole| hole.start < pages.end && pages.start < hole.end) {
             std::thread::yield_now();
         }
         let (bytes, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
-        let there = bytes.get(start..start + into.len());
-        let result = there.map(|there| into.copy_from_slice(there)).ok_or(FillError);
-        Filling::Ended(fill, result)
+        let there = bytes.get(start..start + fill.len_bytes() as usize);
+        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
+        fill.end(result)
     }
 
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
@@ -73,8 +73,8 @@ impl HostFile for Storage {
         }
     }
 
-    fn may_store(&self, page: u64) -> Result<(), StoreRefused> {
-        if page < self.full_from.load(SeqCst) { Ok(()) } else { Err(StoreRefused) }
+    fn may_store(&self, pages: Range<u64>) -> Result<(), StoreRefused> {
+        if pages.end <= self.full_from.load(SeqCst) { Ok(()) } else { Err(StoreRefused) }
     }
 
     fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {

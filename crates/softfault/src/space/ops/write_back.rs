@@ -49,7 +49,8 @@ impl<M: Machine> Vm<M> {
         let kept = self.keep_object(id);
         let nr_errors = self.nr_write_errors(id);
         for _ in 0..2 {
-            let all_begun = self.begin_all(&kept, file, pages);
+            let mut all_begun = true;
+            self.begin_all(&kept, file, pages, &mut all_begun);
             self.wait_for_writes(id, pages);
             if all_begun {
                 break;
@@ -58,14 +59,14 @@ impl<M: Machine> Vm<M> {
         if self.take_write_error(id, nr_errors) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
-    /// Begins to write the dirty ones, and waits for nothing but moves.
-    pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) {
-        let _all_begun = self.begin_all(kept, file, pages);
+    /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios.
+    pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) -> u64 {
+        self.begin_all(kept, file, pages, &mut true)
     }
 
-    /// Begins to write the dirty ones. Returns whether no folio was being written and dirty again.
-    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> bool {
-        let mut all_begun = true;
+    /// As [`begin_writes`](Self::begin_writes). `all_begun` becomes `false` if a folio was being written and dirty again.
+    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages, all_begun: &mut bool) -> u64 {
+        let mut nr_pages = 0;
         while pages.start < pages.end {
             let mut batch: Batch = [const { None }; MOST_AT_ONCE];
             let (mut nr, mut next, mut must_wait) = (0, pages.end, false);
@@ -77,12 +78,13 @@ impl<M: Machine> Vm<M> {
                 match self.begin_file_write(index, slot) {
                     PageWrite::Begun(begun) => {
                         skip_to = begun.pages().end;
+                        nr_pages += begun.nr_pages();
                         batch[nr] = Some(begun);
                         nr += 1;
                     }
                     PageWrite::Next(at) => skip_to = at,
                     PageWrite::UnderWay { next, is_dirty } => {
-                        all_begun &= !is_dirty;
+                        *all_begun &= !is_dirty;
                         skip_to = next;
                     }
                     PageWrite::Wait => {
@@ -102,7 +104,7 @@ impl<M: Machine> Vm<M> {
                 self.machine.relax();
             }
         }
-        all_begun
+        nr_pages
     }
 
     /// Writes folios that the caller has begun, in the order of their pages.

@@ -1,0 +1,114 @@
+//! Room in the storage of a file, and writes of dirty pages before a frame is refused, or after they have left the file.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::objects::{EXTRA, map, orders, touch};
+use common::storage::{Writes, storage};
+use common::*;
+use softfault::policy::folio::FolioOrders;
+use softfault::{Access, Advice, Errno, Event, FaultError, ObjectWriteError, WriteError};
+
+const ALL: std::ops::Range<u64> = 0..u64::MAX;
+const BASE_ORDERS: FolioOrders = FolioOrders::BASE;
+
+fn store(w: &World<'_>, page: u64, byte: u8) {
+    w.space.write(BASE + page * PAGE, &[byte]).unwrap();
+}
+
+/// SIGBUS or ENOSPC where the machine has no room; what is dirty, or private, is stored to all the same.
+#[test]
+fn a_file_without_room_refuses_the_store() {
+    in_each_setup(1, 16 << 20, |w| {
+        for is_mapped in [false, true] {
+            let (storage, object) = storage(w, 8 * PAGE, BASE_ORDERS);
+            map(w.space, BASE, 8, &object, 0);
+            store(w, 2, 2);
+            storage.set_full_from(2);
+            if is_mapped {
+                w.space.handle_fault(BASE + 4 * PAGE, Access::Read).unwrap();
+            }
+            let before = w.vm.event(Event::RefusedNoRoom);
+            assert_eq!(touch(w.space, BASE + 4 * PAGE), Err(FaultError::NoRoom));
+            assert_eq!(w.vm.event(Event::RefusedNoRoom), before + 1);
+            assert_eq!(object.write(3 * PAGE, &[1]), Err(ObjectWriteError::NoRoom));
+            assert_eq!(object.write(3 * PAGE, &[1]).unwrap_err().errno(), Errno::ENOSPC);
+            store(w, 2, 3);
+            store(w, 1, 3);
+            assert!(!object.object_page_state(4).unwrap().dirty);
+            w.space.mmap_object(EXTRA, PAGE, RW, PRIVATE | FIXED, common::objects::whole(&object)).unwrap();
+            w.space.write(EXTRA, &[9]).unwrap();
+            storage.set_full_from(u64::MAX);
+            store(w, 4, 4);
+            assert_eq!((object.write_back(ALL), storage.byte(4 * PAGE), storage.byte(0)), (Ok(()), 4, 1));
+            w.space.munmap(BASE, 8 * PAGE).unwrap();
+        }
+    });
+}
+
+/// A folio is written as a whole, so there must be room for all of its pages, up to the size.
+#[test]
+fn room_is_for_the_folio() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (storage, object) = storage(w, 8 * PAGE, orders(2, 2));
+        map(w.space, BASE, 8, &object, 0);
+        storage.set_full_from(5);
+        for is_mapped in [false, true] {
+            if is_mapped {
+                w.space.handle_fault(BASE + 4 * PAGE, Access::Read).unwrap();
+            }
+            assert_eq!(touch(w.space, BASE + 4 * PAGE), Err(FaultError::NoRoom));
+            assert_eq!(object.write(4 * PAGE, &[1]), Err(ObjectWriteError::NoRoom));
+            assert_eq!(object.write(3 * PAGE, &[1; 2 * PAGE as usize]), Err(ObjectWriteError::NoRoom));
+            (0..8).for_each(|page| assert!(!object.object_page_state(page).is_some_and(|state| state.dirty)));
+        }
+        object.set_size_bytes(5 * PAGE);
+        store(w, 4, 2);
+        assert_eq!(object.write(3 * PAGE + 1, &[3]), Ok(()));
+        assert_eq!(object.write_back(ALL), Ok(()));
+        assert_eq!((storage.byte(4 * PAGE), storage.byte(3 * PAGE + 1)), (2, 3));
+    });
+}
+
+/// Of dirty pages that are far apart, many are written before an allocation is refused.
+#[test]
+fn dirty_pages_far_apart_are_written_together() {
+    in_setup(Setup::PLAIN, 1, 1024 * PAGE, |w| {
+        let files: Vec<_> = (0..200).map(|_| storage(w, PAGE, BASE_ORDERS)).collect();
+        for (i, (_, object)) in files.iter().enumerate() {
+            map(w.space, BASE + i as u64 * PAGE, 1, object, 0);
+            store(w, i as u64, 7);
+        }
+        assert_eq!(w.vm.event(Event::FileWritten), 0);
+        let refused = (0..1024).find(|page| {
+            w.space.mmap(EXTRA + page * PAGE, PAGE, RW, PRIVATE | FIXED).unwrap();
+            w.space.write(EXTRA + page * PAGE, &[1]).unwrap();
+            w.vm.event(Event::FileWritten) > 0
+        });
+        assert!(refused.is_some());
+        assert!(w.vm.event(Event::FileWritten) >= 64, "{}", w.vm.event(Event::FileWritten));
+        assert_eq!(w.vm.event(Event::RefusedOutOfFrames), 0);
+    });
+}
+
+/// A page that has left the file is not dirty any more, and nothing of it is lost.
+#[test]
+fn a_failed_write_of_what_has_left_is_no_error() {
+    in_each_setup(1, 16 << 20, |w| {
+        for has_left in [false, true] {
+            let (storage, object) = storage(w, 4 * PAGE, BASE_ORDERS);
+            map(w.space, BASE, 4, &object, 0);
+            store(w, 1, 2);
+            storage.set(Writes::Stay);
+            w.space.madvise(BASE, 4 * PAGE, Advice::PageOut).unwrap();
+            assert_eq!(storage.nr_kept(), 1);
+            if has_left {
+                object.discard(1..2);
+            }
+            storage.end_one(w.vm, Err(WriteError));
+            storage.set(Writes::End);
+            assert_eq!(object.write_back(ALL).is_ok(), has_left);
+            w.space.munmap(BASE, 4 * PAGE).unwrap();
+        }
+    });
+}
