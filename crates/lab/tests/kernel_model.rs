@@ -5,8 +5,9 @@
 //! which is the oracle: what it finds wrong there is wrong in the program or the
 //! model. It judges itself, and says what differs on its output.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::OnceLock;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -39,28 +40,46 @@ fn done(output: &str) -> Option<(u64, u64)> {
     Some((steps.parse().ok()?, rest.strip_suffix("% succeeded")?.parse().ok()?))
 }
 
-/// The run has to end well, after that many steps.
-fn judge(what: &str, Output { status, stdout, stderr }: Output, nr_least: u64) -> String {
-    let (output, errors) = (text(&stdout), text(&stderr));
-    assert_eq!(status.code(), Some(0), "{what}:\n{output}{errors}");
-    let (nr_steps, percent) = done(&output).unwrap_or_else(|| panic!("{what}: {output}{errors}"));
-    assert!(nr_steps >= nr_least && percent >= 60, "{what}: {nr_steps} steps, {percent}% succeeded");
-    output
+/// A run that has ended, with all that it said. A failure shows all of it: under load it may not happen again.
+struct Told {
+    what: String,
+    status: ExitStatus,
+    output: String,
+    errors: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told { what, status, output, errors } = self;
+        write!(f, "{what}: {status}\n--- output:\n{output}\n--- errors and log:\n{errors}\n---")
+    }
+}
+
+impl Told {
+    fn by(what: String, command: &mut Command) -> Told {
+        let Output { status, stdout, stderr } = command.output().expect("it was just built");
+        Told { what, status, output: text(&stdout), errors: text(&stderr) }
+    }
+    /// It has to end well, after that many steps.
+    fn judge(&self, nr_least: u64) {
+        assert_eq!(self.status.code(), Some(0), "{self}");
+        let (nr_steps, percent) = done(&self.output).unwrap_or_else(|| panic!("no last line: {self}"));
+        assert!(nr_steps >= nr_least, "{nr_steps} steps, not {nr_least}: {self}");
+        assert!(percent >= 60, "{percent}% succeeded: {self}");
+    }
 }
 
 fn on_the_host(args: &str, nr_least: u64) {
-    let output = Command::new(guest()).args(args.split(' ')).output().expect("it was just built");
-    judge(&format!("the host's Linux, {args}"), output, nr_least);
+    Told::by(format!("the host's Linux, {args}"), Command::new(guest()).args(args.split(' '))).judge(nr_least);
 }
 
 fn on_the_kernel(options: &str, args: &str, nr_least: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
     command.args(["run", "--verbose", "--timeout", "120"]).args(options.split(' ')).arg("--");
-    let output = command.arg(guest()).args(args.split(' ')).output().expect("it was just built");
-    let errors = text(&output.stderr);
-    let told = judge(&format!("{options}, {args}"), output, nr_least);
-    assert!(!told.contains("lacks"), "{told}");
-    assert!(errors.contains("starts") && !errors.contains("did not come back"), "{errors}");
+    let told = Told::by(format!("{options}, {args}"), command.arg(guest()).args(args.split(' ')));
+    told.judge(nr_least);
+    assert!(!told.output.contains("lacks"), "{told}");
+    assert!(told.errors.contains("starts") && !told.errors.contains("did not come back"), "{told}");
 }
 
 #[test]
@@ -98,9 +117,9 @@ fn several_threads_under_every_fault_locking() {
 #[test]
 fn a_difference_is_told() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
-    let Output { status, stdout, .. } =
-        command.args(["run", "--"]).arg(guest()).args(["wrong", "1", "20"]).output().expect("it was just built");
-    let output = text(&stdout);
-    assert_eq!(status.code(), Some(1), "{output}");
-    assert!(output.contains("seed 1: step") && output.contains("model EPERM") && output.contains("  [0] "), "{output}");
+    let told = Told::by("a difference".into(), command.args(["run", "--"]).arg(guest()).args(["wrong", "1", "20"]));
+    assert_eq!(told.status.code(), Some(1), "{told}");
+    for part in ["seed 1: step", "model EPERM", "  [0] "] {
+        assert!(told.output.contains(part), "no {part:?}: {told}");
+    }
 }
