@@ -63,6 +63,8 @@ fn room_is_for_the_folio() {
             (0..8).for_each(|page| assert!(!object.object_page_state(page).is_some_and(|state| state.dirty)));
         }
         object.set_size_bytes(5 * PAGE);
+        // The pages behind it were zeroed.
+        assert_eq!(object.write_back(ALL), Ok(()));
         store(w, 4, 2);
         assert_eq!(object.write(3 * PAGE + 1, &[3]), Ok(()));
         assert_eq!(object.write_back(ALL), Ok(()));

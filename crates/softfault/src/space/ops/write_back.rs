@@ -147,7 +147,7 @@ impl<M: Machine> SharedObject<'_, M> {
     ///
     /// The embedder keeps a handle of each object whose file has to get all stores: an object that ends writes nothing.
     /// A write that was begun before [`discard`](Self::discard) or a smaller size may end after it: the storage does not
-    /// take bytes behind its end, nor those of a hole that was made since.
+    /// take bytes behind its end, nor those of a hole that was made since, or of a part that was cut off and came back.
     ///
     /// # Errors
     ///
