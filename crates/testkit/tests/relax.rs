@@ -180,7 +180,7 @@ const LEFT_OUT: [(&str, &str); 64] = [
     ("next_vma", "reads the tree under the writer lock"),
     ("next_smaps", "smaps, one VMA at a time"),
     ("page_state", "reads one entry in a section"),
-    ("nr_hugetlb_pages", "smaps of the mappings of pools"),
+    ("hugetlb_rss_pages", "smaps of the mappings of pools"),
     ("new_hugetlb_subpool", "nobody else knows it yet"),
     ("new_object", "nobody else knows it yet"),
     ("order", "reads one word"),

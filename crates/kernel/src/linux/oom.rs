@@ -37,7 +37,8 @@ fn largest(asking: &Thread) -> (Arc<Process>, u64) {
 }
 
 fn resident_pages(process: &Process) -> u64 {
-    let rss = process.mm().map(|mm| mm.space.rss_pages());
+    // Pages of pools go back to their pool: no frame becomes free.
+    let rss = process.mm().map(|mm| mm.resident().0);
     rss.map_or(0, |rss| rss.anon + rss.shmem)
 }
 

@@ -100,7 +100,7 @@ fn h11_the_least_may_be_surplus_pages() {
         map(w, AT, 3, &one, 0, MapFlags::empty()).unwrap();
         (0..3).for_each(|n| touch(w.space, AT + n * HUGE).unwrap());
         let report = w.space.next_smaps(AT).unwrap();
-        assert_eq!((report.page_order, report.rss_pages, w.space.nr_hugetlb_pages()), (Order::PMD, 1536, 1536));
+        assert_eq!((report.page_order, report.rss_pages, w.space.hugetlb_rss_pages().shmem), (Order::PMD, 1536, 1536));
         assert_eq!((counts(w).nr, counts(w).surplus), (3, 2));
         one.discard(0..1536);
         let now = counts(w);

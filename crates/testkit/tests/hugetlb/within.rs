@@ -1,6 +1,6 @@
 //! Calls that begin or end within a page of a pool, of both sizes.
 
-use super::common::objects::{bytes, whole};
+use super::common::objects::{EXTRA, bytes, whole};
 use super::common::*;
 use super::{AT, HUGE, gib};
 use softfault::{MapFlags, Notice, Order, PageRange, Vpn};
@@ -107,6 +107,29 @@ fn a_report_goes_on_within_a_page() {
         });
         assert_eq!(seen, [(AT, 0), (AT + PAGE, size.bytes / PAGE - 1)]);
         check(w.vm, &[w.space]);
+    });
+}
+
+/// The pages of a pool are counted where `rss_pages` counts them: own copies as private pages.
+#[test]
+fn resident_pages_of_pools_are_of_two_kinds() {
+    with_each_size(1, |w, size| {
+        let nr = size.bytes / PAGE;
+        let resident = || {
+            let (rss, of_pools) = (w.rss(), w.space.hugetlb_rss_pages());
+            assert!(rss.anon >= of_pools.anon && rss.shmem >= of_pools.shmem);
+            (of_pools.anon, of_pools.shmem, rss.anon - of_pools.anon, rss.shmem - of_pools.shmem)
+        };
+        w.map(EXTRA, 2, RW);
+        w.space.write(EXTRA, &[1]).unwrap();
+        w.space.mmap(AT, size.bytes, RW, size.own).unwrap();
+        assert_eq!(resident(), (0, 0, 1, 0));
+        w.space.write(AT, &[1]).unwrap();
+        assert_eq!(resident(), (nr, 0, 1, 0));
+        w.space.munmap(AT, size.bytes).unwrap();
+        w.space.mmap(AT, size.bytes, RW, SHARED | size.own.difference(MapFlags::PRIVATE)).unwrap();
+        w.space.write(AT, &[1]).unwrap();
+        assert_eq!(resident(), (0, nr, 1, 0));
     });
 }
 

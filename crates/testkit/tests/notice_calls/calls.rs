@@ -137,7 +137,7 @@ calls! {
     No "AddressSpace::pin_range": |s| _ = s.other.pin_range(BASE, Term::Short, &mut [None, None]);
     No "AddressSpace::pin_range_mut": |s| _ = s.other.pin_range_mut(BASE, Term::Short, &mut [None, None]);
     No "AddressSpace::vma": |s| _ = s.space.vma(BASE);
-    No "AddressSpace::nr_hugetlb_pages": |s| _ = s.space.nr_hugetlb_pages();
+    No "AddressSpace::hugetlb_rss_pages": |s| _ = s.space.hugetlb_rss_pages();
     No "AddressSpace::nr_vmas": |s| _ = s.space.nr_vmas();
     No "AddressSpace::nr_locked_pages": |s| _ = s.space.nr_locked_pages();
     No "AddressSpace::maps": |s| s.space.maps(&mut |_| ());

@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use softfault::RssPages;
 
 /// Memory and its users.
 pub struct Mm {
@@ -74,10 +75,18 @@ impl Mm {
             crate::linux::shm::sweep();
         }
     }
+    /// Resident pages without those of pools, as Linux counts them, and the number of those. Each for itself, and none of them at
+    /// one moment.
+    pub fn resident(&self) -> (RssPages, u64) {
+        let (mut rss, of_pools) = (self.space.rss_pages(), self.space.hugetlb_rss_pages());
+        rss.anon = rss.anon.saturating_sub(of_pools.anon);
+        rss.shmem = rss.shmem.saturating_sub(of_pools.shmem);
+        (rss, of_pools.anon + of_pools.shmem)
+    }
     /// Keeps the largest resident size, and gives it in pages.
     pub fn note_resident(&self) -> u64 {
-        let rss = self.space.rss_pages();
-        let now = rss.anon + rss.shmem.saturating_sub(self.space.nr_hugetlb_pages());
+        let (rss, _) = self.resident();
+        let now = rss.anon + rss.shmem;
         self.peak_pages.fetch_max(now, Ordering::Relaxed).max(now)
     }
     /// The last part of the program's path, cut to what prctl(2) shows.

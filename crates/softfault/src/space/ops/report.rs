@@ -2,6 +2,7 @@
 //!
 //! Locks on entry: none. Takes the writer lock for one batch of VMAs at a time.
 
+use crate::account::rss::RssPages;
 use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::frame::{FrameKind, PoolId};
 use crate::machine::Machine;
@@ -230,27 +231,30 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// Counts the present base pages of mappings of pools (`HugetlbPages`), which are also part of
-    /// [`rss_pages`](Self::rss_pages). Reads their entries, and nothing in a space that has never had such a mapping.
+    /// Counts the present base pages of mappings of pools, which are part of [`rss_pages`](Self::rss_pages): its `anon` and
+    /// `shmem`, which together are Linux's `HugetlbPages`; the rest is 0. Reads their entries, and nothing in a space that
+    /// has never had such a mapping.
     ///
     /// # Panics
     ///
     /// In a callback ([`Machine`]).
-    pub fn nr_hugetlb_pages(&self) -> u64 {
+    pub fn hugetlb_rss_pages(&self) -> RssPages {
         self.vm.call();
+        let mut sum = RssPages::default();
         if !self.maps_pools() {
-            return 0;
+            return sum;
         }
-        let mut nr = 0;
         let mut from = Vpn(0);
         let mut pace = Pace::new(&self.vm.machine);
         loop {
             pace.page();
             let writer = &self.write_lock();
-            let Some(vma) = self.first_from(writer, from) else { return nr };
+            let Some(vma) = self.first_from(writer, from) else { return sum };
             from = vma.range.end;
             if self.vm.pool_of_vma(&vma).is_some() {
-                nr += self.smaps_of(writer, vma).rss_pages;
+                let entry = self.smaps_of(writer, vma);
+                sum.anon += entry.anon_pages;
+                sum.shmem += entry.rss_pages - entry.anon_pages;
             }
         }
     }

@@ -33,13 +33,11 @@ struct Sizes {
 
 fn sizes(process: &Process) -> Sizes {
     let Some(mm) = process.mm() else { return Sizes::default() };
-    let rss = mm.space.rss_pages();
-    let hugetlb = mm.space.nr_hugetlb_pages();
+    let (rss, hugetlb) = mm.resident();
     let mut sizes = Sizes {
         all: mm.space.nr_mapped_pages(),
         anon: rss.anon,
-        // Each for itself, and none of them at one moment.
-        shmem: rss.shmem.saturating_sub(hugetlb),
+        shmem: rss.shmem,
         hugetlb,
         tables: rss.tables,
         ..Sizes::default()

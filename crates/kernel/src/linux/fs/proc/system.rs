@@ -16,9 +16,9 @@ const NS_PER_S: u64 = 1_000_000_000;
 fn resident() -> RssPages {
     let mut sum = RssPages::default();
     for mm in process::all().iter().filter_map(|p| p.mm()) {
-        let rss = mm.space.rss_pages();
+        let (rss, _) = mm.resident();
         sum.anon += rss.anon;
-        sum.shmem += rss.shmem.saturating_sub(mm.space.nr_hugetlb_pages());
+        sum.shmem += rss.shmem;
         sum.tables += rss.tables;
         sum.anon_huge += rss.anon_huge;
     }
