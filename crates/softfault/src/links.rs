@@ -15,6 +15,9 @@ pub struct Links<M: Machine> {
     lookups: CpusLine,
     /// The queue of waiters for locked folios.
     pub(crate) folio_waits: FolioWaits,
+    /// Pages whose reads are under way at the machine, which cannot be dropped. A read may end before it is added: for a moment the sum
+    /// is below zero.
+    pub(crate) nr_under_way: Word,
     /// Whether there has been an object of a file. Never goes back.
     pub(crate) has_files: Word,
     /// No other `Vm` of the process has it.
@@ -47,6 +50,7 @@ impl<M: Machine> Links<M> {
             memory,
             lookups: CpusLine::default(),
             folio_waits: FolioWaits::default(),
+            nr_under_way: Word::new(0),
             has_files: Word::new(0),
             number: sync::fresh_number(),
         }

@@ -1,8 +1,9 @@
-//! Room in the storage of a file, and writes of dirty pages before a frame is refused, or after they have left the file.
+//! Room in the storage of a file, and frames while its pages are read and written: what is asked for, and what is refused.
 #![deny(unsafe_code)]
 
 mod common;
 
+use common::files::{Reads, file};
 use common::objects::{EXTRA, map, orders, touch};
 use common::storage::{Writes, storage};
 use common::*;
@@ -90,6 +91,26 @@ fn dirty_pages_far_apart_are_written_together() {
         assert!(refused.is_some());
         assert!(w.vm.event(Event::FileWritten) >= 64, "{}", w.vm.event(Event::FileWritten));
         assert_eq!(w.vm.event(Event::RefusedOutOfFrames), 0);
+    });
+}
+
+/// Pages in transit cannot be dropped. Advice leaves frames to others, also after some reads have ended.
+#[test]
+fn advice_does_not_put_all_memory_in_transit() {
+    in_setup(Setup::PLAIN, 1, 4096 * PAGE, |w| {
+        let (file, object) = file(w, 8192 * PAGE, BASE_ORDERS);
+        file.set(Reads::Stay);
+        map(w.space, BASE, 8192, &object, 0);
+        for _ in 0..2 {
+            w.space.madvise(BASE, 8192 * PAGE, Advice::WillNeed).unwrap();
+            assert!((256..1024).contains(&file.nr_kept()), "{}", file.nr_kept());
+            (100..file.nr_kept()).for_each(|_| file.end_one(w.vm, Ok(())));
+        }
+        // What a program wants itself is read.
+        let nr_kept = file.nr_kept();
+        w.space.mmap(EXTRA, 8 * PAGE, RW, PRIVATE | FIXED).unwrap();
+        (0..8).for_each(|page| w.space.write(EXTRA + page * PAGE, &[1]).unwrap());
+        (0..nr_kept).for_each(|_| file.end_one(w.vm, Ok(())));
     });
 }
 

@@ -35,6 +35,8 @@ enum Which {
 impl<M: Machine> SharedObject<'_, M> {
     /// Begins to take out the folio with this page. It leaves all mappings, and accesses wait until the embedder, who reads the frames, gives
     /// the fill to [`Vm::filled`](crate::Vm::filled): with an error the pages are missing from then on, with `Ok` they are there again.
+    /// If one of its pages is discarded, zeroed or cut off meanwhile, all of the folio is missing: the embedder, who makes these calls,
+    /// gives it back first, or has saved its bytes.
     ///
     /// Subscribers of spaces that map the pages are told, so the caller must hold no lock that is
     /// taken in [`Machine::notify`]. Waits for a grace period.

@@ -104,7 +104,7 @@ impl<M: Machine> Vm<M> {
 
     /// Ends a fill that was [under way](crate::Filling::UnderWay), or that the embedder began to
     /// [install](SharedObject::begin_install) or to [take out](SharedObject::begin_evict): with `Ok` the pages are there,
-    /// else they are missing. From any CPU, but not in a callback of the machine.
+    /// unless one of the folio was removed meanwhile; else they are missing. From any CPU, but not in a callback of the machine.
     ///
     /// # Errors
     ///

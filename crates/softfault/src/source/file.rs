@@ -166,6 +166,9 @@ impl<M: Machine> Links<M> {
         if fill.way == FillWay::Read && answers_later.load(Ordering::Relaxed) != answer as u64 {
             answers_later.store(answer as u64, Ordering::Relaxed);
         }
+        if fill.way == FillWay::Read && answer == Answer::Later {
+            self.nr_under_way.fetch_sub(fill.nr_frames(), Ordering::Relaxed);
+        }
         match (fill.way, result) {
             (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
             (FillWay::Read, Err(FillError)) => {
@@ -243,12 +246,12 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
             return Ok(None);
         }
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
-        let (first_page, id) = (fill.first_page, object.id);
+        let (first_page, id, nr) = (fill.first_page, object.id, fill.nr_frames());
         links.keep_for_io(object);
         // A CPU that changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
         match links.machine.fill(fill) {
-            Filling::UnderWay => {}
+            Filling::UnderWay => _ = links.nr_under_way.fetch_add(nr, Ordering::Relaxed),
             Filling::Ended(fill, result) => {
                 let is_ours = (fill.first_page, fill.object) == (first_page, id);
                 // The machine may have answered another one, of this `Vm` or not.

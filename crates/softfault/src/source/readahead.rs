@@ -28,6 +28,9 @@ use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use core::ops::Range;
 
+/// The part of memory that may be under way before nothing more is read ahead: an eighth.
+const MOST_UNDER_WAY: u64 = 8;
+
 impl<M: Machine> Links<M> {
     /// Chooses the pages to read where a page of a file is missing. In the section in which it was found.
     pub(crate) fn readahead_window(
@@ -65,11 +68,18 @@ impl<M: Machine> Links<M> {
         Some(Ahead::of(self.object_keep_found(inside, id), pages))
     }
 
-    /// Reads the pages that are missing, while there are frames. Waits only if the machine does.
+    /// Whether so many pages are under way that no more should be read ahead of any program: they cannot be dropped, and
+    /// allocations would be refused.
+    fn has_many_under_way(&self) -> bool {
+        let most = self.nr_total_pages.load(Ordering::Relaxed) / MOST_UNDER_WAY;
+        self.nr_under_way.load(Ordering::Relaxed) as i64 >= most as i64
+    }
+
+    /// Reads the pages that are missing, while there are frames, and few pages under way. Waits only if the machine does.
     pub(crate) fn read_ahead(&self, ahead: Option<Ahead<'_, M>>) {
         let Some(Ahead { object, pages }) = ahead else { return };
         let mut at = pages.start;
-        while at < pages.end {
+        while at < pages.end && !self.has_many_under_way() {
             match self.read_folio_ahead(object.id, at, pages.end) {
                 Ok(Some(order)) => at = around(at, order).end,
                 // A node has come, or another CPU was first.
