@@ -102,15 +102,6 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.tree(writer).for_each(range, &mut |vma| found(vma)).is_break()
     }
 
-    /// Whether a new private mapping may have all claims and pages in its range: they are of its pool and subpool, and all
-    /// mappings there reserve, as it does.
-    pub(crate) fn may_take_claims_over(&self, writer: &Writer<'_, M>, new: &Vma) -> bool {
-        let from = |vma: &Vma| Some((self.vm.private_pool_of_vma(vma)?, self.vm.object_subpool(vma.object)));
-        let is_alike = |vma: Vma| has_claims(&vma) && from(&vma) == from(new);
-        let each = &mut |vma| if is_alike(vma) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
-        has_claims(new) && from(new).is_some() && self.tree(writer).for_each(new.range, each).is_continue()
-    }
-
     /// Number of entries for pages of the pool that are claims. Waits for those who own one.
     fn nr_claims_of(&self, writer: &Writer<'_, M>, pool: PoolId, range: PageRange) -> u64 {
         let mut nr = range.nr_pages() / pool.order().nr_pages();

@@ -291,52 +291,6 @@ fn a_mapping_has_the_pages_of_what_it_replaces() {
     });
 }
 
-/// A private mapping takes over the claims of those that it replaces: those of pages, of empty places, and none of a place that
-/// has lost its page. Surplus pages stay meanwhile.
-#[test]
-fn a_mapping_takes_over_the_claims_of_what_it_replaces() {
-    with_pool(1, 1, |w| {
-        w.vm.set_nr_overcommit_hugepages(Order::PMD, 2).unwrap();
-        let anon = PRIVATE | FIXED | MapFlags::HUGETLB;
-        w.space.mmap(AT, 3 * HUGE, RW, anon).unwrap();
-        (0..2).for_each(|i| w.space.write(AT + i * HUGE, &[7]).unwrap());
-        let nr_brought = w.vm.event(Event::HtlbBuddyAllocSuccess);
-        assert_eq!((w.space.mmap(AT, 3 * HUGE, RW, anon), free(w)), (Ok(AT), (3, 3)));
-        assert_eq!(w.vm.event(Event::HtlbBuddyAllocSuccess), nr_brought, "no page has gone");
-        check(w.vm, &[w.space]);
-        // A page that is pinned stays, and there is no other one for its place, which says so before or not.
-        for drops in [|_: &Space<'_>| (), |space: &Space<'_>| space.madvise(AT + HUGE, HUGE, DONTNEED).unwrap()] {
-            w.space.mmap(AT, 3 * HUGE, RW, anon).unwrap();
-            w.space.write(AT + HUGE, &[8]).unwrap();
-            let pin = w.space.pin_page_mut(AT + HUGE, Term::Short).unwrap();
-            w.space.write(AT, &[7]).unwrap();
-            drops(w.space);
-            assert_eq!((w.space.mmap(AT, 3 * HUGE, RW, anon), w.space.vma(AT)), (Err(MmapError::NoHugePages), None));
-            drop(pin);
-            check(w.vm, &[w.space]);
-            assert_eq!((free(w), w.vm.hugetlb_counts(Order::PMD).unwrap().surplus), ((1, 0), 0));
-        }
-        // The claim of a page that a child keeps.
-        w.space.mmap(AT, 2 * HUGE, RW, anon).unwrap();
-        w.space.write(AT, &[7]).unwrap();
-        let child = w.space.fork().unwrap();
-        assert_eq!((free(w), w.space.mmap(AT, 2 * HUGE, RW, anon), free(w)), ((2, 2), Ok(AT), (2, 2)));
-        assert_eq!((bytes(&child, AT), bytes(w.space, AT)), ([7], [0]));
-        check(w.vm, &[w.space, &child]);
-        // Those of another subpool count elsewhere.
-        drop(child);
-        w.vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
-        let few = subpool(w, Some(2), 0);
-        let file = few.new_object(2 * HUGE).unwrap();
-        assert_eq!((own(w, 2, &file, MapFlags::empty()), few.nr_used(), free(w)), (Ok(AT), 2, (2, 2)));
-        assert_eq!((own(w, 2, &file, MapFlags::empty()), few.nr_used(), free(w)), (Ok(AT), 2, (2, 2)));
-        check(w.vm, &[w.space]);
-        assert_eq!((w.space.mmap(AT, 2 * HUGE, RW, anon), few.nr_used(), free(w)), (Ok(AT), 0, (2, 2)));
-        check(w.vm, &[w.space]);
-        w.space.munmap(AT, 2 * HUGE).unwrap();
-    });
-}
-
 /// A shared mapping has the pages of the private ones that it replaces. Its words need nodes, which are there before anything is
 /// unmapped.
 #[test]

@@ -218,18 +218,12 @@ impl<M: Machine> Vm<M> {
 
     /// Reserves the pages of a mapping that is about to be published: the last step of its preparation.
     pub(super) fn reserve_for(&self, vma: &Vma, nodes: Nodes<'_, M>) -> Result<(), MmapError> {
-        self.reserve_more_for(vma, nodes, 0)
-    }
-
-    /// The same for a mapping that has so many claims. They end if it is refused more.
-    pub(super) fn reserve_more_for(&self, vma: &Vma, nodes: Nodes<'_, M>, nr_claims: u64) -> Result<(), MmapError> {
         let pool = if vma.object == ObjectId::NONE { None } else { self.object_pool(vma.object) };
         let Some(pool) = pool.filter(|_| !vma.flags.contains(VmaFlags::NORESERVE)) else { return Ok(()) };
         if vma.is_private() {
             // Of the mapping, whatever the object has (I61).
-            let (nr, subpool) = (vma.range.nr_pages() / pool.order().nr_pages(), self.object_subpool(vma.object));
-            let reserved = self.reserve_in(subpool, pool, nr - nr_claims);
-            return Ok(reserved.inspect_err(|_| self.unreserve_in(subpool, pool, nr_claims))?);
+            let nr = vma.range.nr_pages() / pool.order().nr_pages();
+            return Ok(self.reserve_in(self.object_subpool(vma.object), pool, nr)?);
         }
         let pages = vma.pgoff..vma.pgoff + vma.range.nr_pages();
         let mut frame = || nodes.ok_or(OutOfFrames::Frame)?.frame(Fill::Fixed);
