@@ -188,6 +188,15 @@ impl Expected {
         Expected { outcome, certain: u64::MAX, may_refuse: false, pool: None }
     }
 
+    /// The same beside other threads that map memory: a fault of theirs may fill a batch of pages, of which some are in a mapping
+    /// that merged with theirs. So what is absent may be resident.
+    pub fn beside_others(self, call: Call) -> Expected {
+        match (call, self.outcome) {
+            (Call::Mincore, Outcome::Value(bits)) => Expected { certain: self.certain & bits, ..self },
+            _ => self,
+        }
+    }
+
     /// Whether `seen` is as expected.
     pub fn allows(&self, seen: Outcome) -> bool {
         match (self.outcome, seen) {

@@ -124,7 +124,7 @@ impl<'vm, F: Format> Player<'_, 'vm, F> {
                 None => Some(*expected),
                 Some(trouble) => trouble.expect(op),
             };
-            let Some(expected) = expected else { continue };
+            let Some(expected) = expected.map(|expected| expected.beside_others(op.call)) else { continue };
             let seen = self.step(op);
             self.make_trouble(op);
             if !expected.allows(seen) {

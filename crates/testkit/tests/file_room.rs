@@ -61,6 +61,9 @@ fn room_is_for_the_folio() {
             assert_eq!(touch(w.space, BASE + 4 * PAGE), Err(FaultError::NoRoom));
             assert_eq!(object.write(4 * PAGE, &[1]), Err(ObjectWriteError::NoRoom));
             assert_eq!(object.write(3 * PAGE, &[1; 2 * PAGE as usize]), Err(ObjectWriteError::NoRoom));
+            if is_mapped {
+                assert_eq!(object.zero(4 * PAGE..4 * PAGE + 1), Err(ObjectWriteError::NoRoom));
+            }
             (0..8).for_each(|page| assert!(!object.object_page_state(page).is_some_and(|state| state.dirty)));
         }
         object.set_size_bytes(5 * PAGE);

@@ -12,6 +12,7 @@
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
+use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE};
@@ -205,6 +206,16 @@ impl<M: Machine> Links<M> {
     /// Asks the machine for room for these pages, if the object has a file.
     pub(super) fn ask_for_room(&self, id: ObjectId, pages: Range<u64>) -> Result<(), StoreRefused> {
         self.object_file(id).map_or(Ok(()), |file| self.machine.may_store(file, pages))
+    }
+
+    /// The same of a page that is there and clean.
+    pub(super) fn pages_of_clean(&self, id: ObjectId, page: u64) -> Option<Range<u64>> {
+        self.object_file(id)?;
+        let section = self.section();
+        let ObjectSlot::Page(slot) = self.object_slot(section.inside(), id, page) else { return None };
+        let ObjectPage::Frame(frame) = slot.page() else { return None };
+        let is_dirty = self.frames.desc(frame.head()).state().is_dirty();
+        (!is_dirty).then(|| self.pages_to_store(id, page, frame))
     }
 
     /// The pages that are dirty together with this one, which is in that frame: those of its folio, up to the size.

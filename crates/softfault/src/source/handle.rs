@@ -90,8 +90,15 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.foreign_frames_of(self.id).map_or(Ok(()), |_| Err(ObjectWriteError::Foreign))
     }
 
-    /// Zeroes bytes of one page.
+    /// Zeroes bytes of one page: a store, for which there must be room.
     fn zero_part(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let index = bytes.start / PAGE_SIZE;
+        if let Some(pages) = self.vm.pages_of_clean(self.id, index) {
+            self.vm.ask_for_room(self.id, pages)?;
+        }
         while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
             self.vm.object_bring(self.id, bytes.start / PAGE_SIZE)?;
         }
@@ -211,8 +218,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// # Errors
     ///
     /// [`ObjectWriteError`]: nothing is written, save where pages were
-    /// [discarded](Self::discard), or their memory failed, at the same time. Pages of zeroes may
-    /// have been added.
+    /// [discarded](Self::discard), their memory failed, or a folio was read again in another size, at the same time. Pages
+    /// of zeroes may have been added.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), ObjectWriteError> {
         self.vm.call();
         self.may_be_written()?;
@@ -241,6 +248,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         asked: &mut Range<u64>,
         with: &mut dyn FnMut(PageFrame),
     ) -> Result<(), ObjectWriteError> {
+        if self.vm.object_file(self.id).is_none() {
+            return self.with_frame(index, with);
+        }
         loop {
             let mut more = None;
             self.with_frame(index, &mut |frame| {
@@ -249,7 +259,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             })?;
             let Some(pages) = more else { return Ok(()) };
             self.vm.ask_for_room(self.id, pages.clone())?;
-            *asked = if asked.is_empty() { pages } else { asked.start.min(pages.start)..asked.end.max(pages.end) };
+            let is_apart = pages.start > asked.end || pages.end < asked.start;
+            *asked = if is_apart { pages } else { asked.start.min(pages.start)..asked.end.max(pages.end) };
         }
     }
 

@@ -21,6 +21,7 @@ mod stage;
 use play::{Counts, Play, report};
 use softfault_testkit::features::Features;
 use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::model::Expected;
 use softfault_testkit::native::{self, Cpus};
 use softfault_testkit::op::{Op, Outcome};
 use softfault_testkit::parallel;
@@ -88,7 +89,9 @@ fn several(nr_threads: u64, seed: u64, limits: Limits, cpus: Cpus, counts: &mut 
         let part = parallel::limits(i, limits.nr_ops, false);
         Limits { pages: part.pages, heap: part.heap, grows: part.grows, knobs: part.knobs, ..limits }
     };
-    let mut plays: Vec<Play> = (0..nr_threads).map(|i| Play::new(sequence(seed << 8 | i, limits(i)))).collect();
+    let beside_others = |(op, expected): (Op, Expected)| (op, expected.beside_others(op.call));
+    let steps = |i| sequence(seed << 8 | i, limits(i)).into_iter().map(beside_others).collect();
+    let mut plays: Vec<Play> = (0..nr_threads).map(|i| Play::new(steps(i))).collect();
     stage::at_once(&mut plays, cpus);
     let mut good = true;
     for (i, play) in plays.iter().enumerate() {
