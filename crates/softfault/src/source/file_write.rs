@@ -225,6 +225,15 @@ impl<M: Machine> Links<M> {
     }
 }
 
+/// What was found of a page that is to be stored to.
+enum Asked {
+    /// The machine has to be asked for these pages.
+    Need(Range<u64>),
+    Dirty,
+    /// It is not there, or being taken out.
+    Gone,
+}
+
 impl<M: Machine> StoreToFile<'_, M> {
     /// Asks the machine. Then the page's folio is dirty, if it is still there.
     pub(crate) fn ask(self) -> Result<(), StoreRefused> {
@@ -232,19 +241,29 @@ impl<M: Machine> StoreToFile<'_, M> {
         let links = object.links();
         let mut asked = page..page;
         loop {
-            let mut more = None;
+            let mut next = Asked::Gone;
             links.with_slot(&object, page, |slot| {
                 let ObjectPage::Frame(frame) = slot.page() else { return };
                 let pages = links.pages_to_store(object.id, page, frame);
-                if covers(&asked, &pages) {
+                next = if covers(&asked, &pages) {
                     links.frames.desc(frame.head()).note_written();
+                    Asked::Dirty
                 } else {
-                    more = Some(pages);
-                }
+                    Asked::Need(pages)
+                };
             });
-            let Some(pages) = more else { return Ok(()) };
-            links.ask_for_room(object.id, pages.clone())?;
-            asked = pages;
+            match next {
+                Asked::Need(pages) => {
+                    links.ask_for_room(object.id, pages.clone())?;
+                    asked = pages;
+                }
+                Asked::Dirty => return Ok(()),
+                Asked::Gone => {
+                    // Perhaps it is about to leave, and the entry is there still: the next turn of the fault may find the same.
+                    links.machine.relax();
+                    return Ok(());
+                }
+            }
         }
     }
 }
