@@ -23,21 +23,25 @@ pub struct Options {
 struct Step {
     name: &'static str,
     slow: bool,
-    run: fn(&mut Tally) -> Result<(), String>,
+    run: fn(&mut Tally, &Options) -> Result<(), String>,
 }
 
 const STEPS: [Step; 11] = [
-    Step { name: "room on the disk", slow: false, run: |_| room::ensure() },
-    Step { name: "packages", slow: false, run: |_| packages::ensure() },
-    Step { name: "format", slow: false, run: |_| format() },
-    Step { name: "lints of our own", slow: false, run: |_| lint::run() },
-    Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_| clippy() },
-    Step { name: "the library without hooks, by features", slow: false, run: |_| without_hooks() },
-    Step { name: "package of the library", slow: false, run: |_| publish::check() },
-    Step { name: "documentation", slow: false, run: |_| documentation() },
-    Step { name: "tests", slow: false, run: tests },
-    Step { name: "model checking", slow: true, run: |tally| suites::run(&suites::MODELS, |text| tally.see(text)) },
-    Step { name: "the README's commands, beside a sample of the mutants", slow: true, run: |_| readme_and_mutants() },
+    Step { name: "room on the disk", slow: false, run: |_, _| room::ensure() },
+    Step { name: "packages", slow: false, run: |_, _| packages::ensure() },
+    Step { name: "format", slow: false, run: |_, _| format() },
+    Step { name: "lints of our own", slow: false, run: |_, _| lint::run() },
+    Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_, _| clippy() },
+    Step { name: "the library without hooks, by features", slow: false, run: |_, _| without_hooks() },
+    Step { name: "package of the library", slow: false, run: |_, _| publish::check() },
+    Step { name: "documentation", slow: false, run: |_, _| documentation() },
+    Step { name: "tests", slow: false, run: |tally, options| tests(tally, options.fast) },
+    Step { name: "model checking", slow: true, run: |tally, _| suites::run(&suites::MODELS, |text| tally.see(text)) },
+    Step {
+        name: "the README's commands, beside a sample of the mutants",
+        slow: true,
+        run: |_, _| readme_and_mutants(),
+    },
 ];
 
 /// Besides the first builds, which take about as long.
@@ -77,7 +81,7 @@ pub fn run(options: &Options) -> ExitCode {
     for step in STEPS.iter().filter(|step| !(options.fast && step.slow)) {
         println!("\n== {}", step.name);
         let (start, failed_before) = (Instant::now(), tally.failed);
-        let result = (step.run)(&mut tally);
+        let result = (step.run)(&mut tally, options);
         lines.push(summary(step, &result, start.elapsed()));
         match result {
             Ok(()) => tally.passed += 1,
@@ -186,10 +190,24 @@ fn readme_and_mutants() -> Result<(), String> {
     beside("a sample of the mutants", sample, readme::run)
 }
 
-fn tests(tally: &mut Tally) -> Result<(), String> {
-    let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
-    let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
-    binaries.and(documentation)
+/// What the commands of the README run.
+const RELEASE: &str = "build --release";
+
+/// Beside them what the slow steps run is built: much of it one crate after the other, in a profile of its own.
+fn tests(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
+    let builds = || {
+        if is_fast {
+            return Ok((String::new(), Ok(())));
+        }
+        let (models, result) = shell::captured(&suites::build_line(&suites::MODELS)?)?;
+        let (release, of_release) = shell::captured(&shell::cargo(RELEASE))?;
+        Ok((models + &release, result.and(of_release)))
+    };
+    beside("builds for the slow steps", builds, || {
+        let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
+        let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
+        binaries.and(documentation)
+    })
 }
 
 /// From `test result: ok. 12 passed; 0 failed; ...`.

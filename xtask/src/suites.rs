@@ -36,12 +36,21 @@ pub struct Suite {
     /// The folder of a package whose binaries run one after the other, in one worker, which begins with them: they
     /// share files.
     in_turn: Option<&'static str>,
+    /// Fewer schedules than the models have.
+    fewer: Option<Fewer>,
+}
+
+/// A bound for the schedules of models.
+#[derive(Clone, Copy)]
+pub struct Fewer {
     /// The schedules that a loom model looks at, at most, besides those that its preemptions leave.
-    most_schedules: Option<u32>,
+    most_listed: u32,
+    /// Of the random schedules of a shuttle model.
+    percent_of_random: u32,
 }
 
 /// The model checks of the gate. A few models have many times as many schedules as others.
-pub const MODELS: Suite = Suite { most_schedules: Some(2_000), ..ALL_SCHEDULES };
+pub const MODELS: Suite = Suite { fewer: Some(Fewer { most_listed: 1_000, percent_of_random: 40 }), ..ALL_SCHEDULES };
 
 /// The model checks, whole.
 pub const ALL_SCHEDULES: Suite = Suite {
@@ -65,7 +74,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
         "fault_and_removal",
     ],
     in_turn: None,
-    most_schedules: None,
+    fewer: None,
 };
 
 /// All other tests but those in documentation. The modelled core only makes sense under loom. Patterns: each of its
@@ -89,7 +98,7 @@ pub const TESTS: Suite = Suite {
         "fast_path",
     ],
     in_turn: Some("lab"),
-    most_schedules: None,
+    fewer: None,
 };
 
 /// A test binary, or some tests of one.
@@ -119,7 +128,7 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let (queue, sender) = (&queue, sender.clone());
-            scope.spawn(move || work(queue, suite.most_schedules, &sender));
+            scope.spawn(move || work(queue, suite.fewer, &sender));
         }
         drop(sender);
         for Ended { binary, text, result } in ended {
@@ -139,12 +148,12 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
 }
 
 /// Runs binaries until all have run.
-fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, most_schedules: Option<u32>, ended: &Sender<Ended<'a>>) {
+fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, fewer: Option<Fewer>, ended: &Sender<Ended<'a>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(chain) = next else { return };
         for binary in chain {
-            let (text, result) = match command(binary, most_schedules).output() {
+            let (text, result) = match command(binary, fewer).output() {
                 Ok(output) => {
                     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
                     (format!("{out}{err}"), Ok(output.status))
@@ -159,9 +168,12 @@ fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, most_schedules: Op
 }
 
 /// As cargo would run it, but with one test at a time.
-fn command(binary: &Binary, most_schedules: Option<u32>) -> Command {
+fn command(binary: &Binary, fewer: Option<Fewer>) -> Command {
     let mut command = Command::new(&binary.executable);
-    command.envs(most_schedules.map(|most| ("SOFTFAULT_MOST_SCHEDULES", most.to_string())));
+    if let Some(Fewer { most_listed, percent_of_random }) = fewer {
+        command.env("SOFTFAULT_MOST_SCHEDULES", most_listed.to_string());
+        command.env("SOFTFAULT_PERCENT_OF_SCHEDULES", percent_of_random.to_string());
+    }
     if !binary.tests.is_empty() {
         command.arg("--exact").args(&binary.tests);
     }
@@ -178,10 +190,18 @@ fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
     in_turn.into_iter().chain(rest.into_iter().map(|binary| vec![binary])).collect()
 }
 
+/// Builds the binaries, but for one that is built alone.
+pub fn build_line(suite: &Suite) -> Result<shell::Line, String> {
+    Ok(shell::cargo(&format!("test {} --no-run", cargo_targets(suite)?)))
+}
+
+fn cargo_targets(suite: &Suite) -> Result<String, String> {
+    Ok(format!("{} {} {}", suite.packages, suite.besides, targets(suite.folders)?))
+}
+
 /// Builds the binaries and lists them.
 fn binaries(suite: &Suite) -> Result<Vec<Binary>, String> {
-    let (packages, besides, tests) = (suite.packages, suite.besides, targets(suite.folders)?);
-    let mut binaries = built(&format!("{packages} {besides} {tests}"))?;
+    let mut binaries = built(&cargo_targets(suite)?)?;
     if let Some(alone) = suite.alone {
         binaries.extend(built(alone)?);
     }

@@ -91,7 +91,7 @@ fn the_hosts_linux_does_what_the_model_says() {
 
 #[test]
 fn one_thread() {
-    on_the_kernel("--cpus 2", "alone 1 100 300", 25_000);
+    on_the_kernel("--cpus 2", "alone 1 50 300", 12_500);
 }
 
 /// Threads that keep to their CPUs: a translation that should be gone is seen.
@@ -103,14 +103,14 @@ fn two_cpus_in_turn() {
 #[test]
 fn several_threads() {
     for cpus in ["1", "2", "4"] {
-        on_the_kernel(&format!("--cpus {cpus}"), "threads 4 1 15 300", 15_000);
+        on_the_kernel(&format!("--cpus {cpus}"), "threads 4 1 8 300", 7_500);
     }
 }
 
 #[test]
 fn several_threads_under_every_fault_locking() {
     for fault_locking in ["global", "fastpath2004", "split", "lockfree"] {
-        on_the_kernel(&format!("--cpus 2 --append fault_locking={fault_locking}"), "threads 4 1000 8 300", 7_500);
+        on_the_kernel(&format!("--cpus 2 --append fault_locking={fault_locking}"), "threads 4 1000 4 300", 3_500);
     }
 }
 

@@ -15,14 +15,17 @@ pub struct Links<M: Machine> {
     lookups: CpusLine,
     /// The queue of waiters for locked folios.
     pub(crate) folio_waits: FolioWaits,
-    /// Pages whose reads are under way at the machine, which cannot be dropped. A read may end before it is added: for a moment the sum
-    /// is below zero.
-    pub(crate) nr_under_way: Word,
+    pub(crate) under_way: UnderWay,
     /// Whether there has been an object of a file. Never goes back.
     pub(crate) has_files: Word,
     /// No other `Vm` of the process has it.
     pub(crate) number: u64,
 }
+
+/// Number of pages whose reads are under way at the machine, which cannot be dropped. A read may end before it is added: for a
+/// moment the sum is below zero. A line of its own: every read writes it, and every fault reads its neighbours.
+#[repr(C, align(64))]
+pub(crate) struct UnderWay(pub(crate) Word);
 
 /// A section in which a family or an object is looked up. Freeing a founder's frame or an object's
 /// header waits for it (I30).
@@ -50,7 +53,7 @@ impl<M: Machine> Links<M> {
             memory,
             lookups: CpusLine::default(),
             folio_waits: FolioWaits::default(),
-            nr_under_way: Word::new(0),
+            under_way: UnderWay(Word::new(0)),
             has_files: Word::new(0),
             number: sync::fresh_number(),
         }

@@ -349,13 +349,20 @@ pub fn word_at<F: Format>(space: &Space<F>, addr: u64) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Runs `schedule` under so many random schedules.
+/// Runs `schedule` under so many random schedules, or in the gate under as many percent of them as
+/// `SOFTFAULT_PERCENT_OF_SCHEDULES` says: each run of it has others.
 pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();
     config.stack_size = 256 << 10;
     config.max_steps = shuttle::MaxSteps::FailAfter(10_000_000);
+    let schedules = (schedules * percent()).div_ceil(100);
     let runner = shuttle::Runner::new(shuttle::scheduler::RandomScheduler::new(schedules), config);
     runner.run(schedule);
+}
+
+fn percent() -> usize {
+    let text = std::env::var("SOFTFAULT_PERCENT_OF_SCHEDULES").unwrap_or("100".into());
+    text.parse().expect("SOFTFAULT_PERCENT_OF_SCHEDULES should be a number")
 }
 
 /// The largest number of turns that a CPU waits before it begins.

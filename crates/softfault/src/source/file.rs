@@ -167,7 +167,7 @@ impl<M: Machine> Links<M> {
             answers_later.store(answer as u64, Ordering::Relaxed);
         }
         if fill.way == FillWay::Read && answer == Answer::Later {
-            self.nr_under_way.fetch_sub(fill.nr_frames(), Ordering::Relaxed);
+            self.under_way.0.fetch_sub(fill.nr_frames(), Ordering::Relaxed);
         }
         match (fill.way, result) {
             (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
@@ -251,7 +251,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         // A CPU that changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
         match links.machine.fill(fill) {
-            Filling::UnderWay => _ = links.nr_under_way.fetch_add(nr, Ordering::Relaxed),
+            Filling::UnderWay => _ = links.under_way.0.fetch_add(nr, Ordering::Relaxed),
             Filling::Ended(fill, result) => {
                 let is_ours = (fill.first_page, fill.object) == (first_page, id);
                 // The machine may have answered another one, of this `Vm` or not.

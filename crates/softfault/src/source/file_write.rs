@@ -41,7 +41,7 @@ impl BegunWrite {
     }
 
     pub(crate) fn pages(&self) -> ObjectPages {
-        ObjectPages { start: self.first_page, end: self.first_page + self.frame.order.nr_pages() }
+        ObjectPages { start: self.first_page, end: self.first_page + self.nr_pages() }
     }
 }
 

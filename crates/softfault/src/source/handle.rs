@@ -100,7 +100,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             self.vm.ask_for_room(self.id, pages)?;
         }
         while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
-            self.vm.object_bring(self.id, bytes.start / PAGE_SIZE)?;
+            self.vm.object_bring(self.id, index)?;
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<M: Machine> Links<M> {
     /// allocations would be refused.
     fn has_many_under_way(&self) -> bool {
         let most = self.nr_total_pages.load(Ordering::Relaxed) / MOST_UNDER_WAY;
-        self.nr_under_way.load(Ordering::Relaxed) as i64 >= most as i64
+        self.under_way.0.load(Ordering::Relaxed) as i64 >= most as i64
     }
 
     /// Reads the pages that are missing, while there are frames, and few pages under way. Waits only if the machine does.

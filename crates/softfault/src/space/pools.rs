@@ -36,8 +36,10 @@ impl<M: Machine> Vm<M> {
         if vma.object == ObjectId::NONE {
             return None;
         }
-        let header = self.frames.desc(Pfn(vma.object.0 as u32));
-        debug_assert!(header.state().kind() == FrameKind::Meta, "I30: a header stays for the section, or the lock");
+        debug_assert!(
+            self.frames.desc(Pfn(vma.object.0 as u32)).state().kind() == FrameKind::Meta,
+            "I30: a header stays for the section, or the lock"
+        );
         self.object_pool(vma.object)
     }
 

@@ -82,9 +82,7 @@ impl Process {
         self.end_life_of(thread);
         last
     }
-}
 
-impl Process {
     /// A thread is in its process's list no more. The life of the first one is the process's.
     pub(super) fn end_life_of(&self, thread: &Thread) {
         if thread.tid != self.pid {

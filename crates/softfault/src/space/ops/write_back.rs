@@ -31,6 +31,13 @@ const MOST_AT_ONCE: usize = 16;
 /// Folios that the caller has begun to write.
 type Batch = [Option<BegunWrite>; MOST_AT_ONCE];
 
+/// What a round has begun to write.
+struct Begun {
+    nr_pages: u64,
+    /// No folio was being written and dirty again.
+    is_all: bool,
+}
+
 impl<M: Machine> Vm<M> {
     /// Ends a write that was [under way](crate::Writing::UnderWay). From any CPU, but not in a callback of the machine.
     ///
@@ -49,10 +56,9 @@ impl<M: Machine> Vm<M> {
         let kept = self.keep_object(id);
         let nr_errors = self.nr_write_errors(id);
         for _ in 0..2 {
-            let mut all_begun = true;
-            self.begin_all(&kept, file, pages, &mut all_begun);
+            let begun = self.begin_all(&kept, file, pages);
             self.wait_for_writes(id, pages);
-            if all_begun {
+            if begun.is_all {
                 break;
             }
         }
@@ -61,12 +67,11 @@ impl<M: Machine> Vm<M> {
 
     /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios.
     pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) -> u64 {
-        self.begin_all(kept, file, pages, &mut true)
+        self.begin_all(kept, file, pages).nr_pages
     }
 
-    /// As [`begin_writes`](Self::begin_writes). `all_begun` becomes `false` if a folio was being written and dirty again.
-    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages, all_begun: &mut bool) -> u64 {
-        let mut nr_pages = 0;
+    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> Begun {
+        let mut all = Begun { nr_pages: 0, is_all: true };
         while pages.start < pages.end {
             let mut batch: Batch = [const { None }; MOST_AT_ONCE];
             let (mut nr, mut next, mut must_wait) = (0, pages.end, false);
@@ -78,13 +83,13 @@ impl<M: Machine> Vm<M> {
                 match self.begin_file_write(index, slot) {
                     PageWrite::Begun(begun) => {
                         skip_to = begun.pages().end;
-                        nr_pages += begun.nr_pages();
+                        all.nr_pages += begun.nr_pages();
                         batch[nr] = Some(begun);
                         nr += 1;
                     }
                     PageWrite::Next(at) => skip_to = at,
                     PageWrite::UnderWay { next, is_dirty } => {
-                        *all_begun &= !is_dirty;
+                        all.is_all &= !is_dirty;
                         skip_to = next;
                     }
                     PageWrite::Wait => {
@@ -104,7 +109,7 @@ impl<M: Machine> Vm<M> {
                 self.machine.relax();
             }
         }
-        nr_pages
+        all
     }
 
     /// Writes folios that the caller has begun, in the order of their pages.
