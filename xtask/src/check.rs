@@ -45,7 +45,7 @@ const STEPS: [Step; 11] = [
 ];
 
 /// Besides the first builds, which take about as long.
-const SAMPLE_SECONDS: u64 = 45;
+const SAMPLE_SECONDS: u64 = 30;
 
 const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";

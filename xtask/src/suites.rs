@@ -50,7 +50,7 @@ pub struct Fewer {
 }
 
 /// The model checks of the gate. A few models have many times as many schedules as others.
-pub const MODELS: Suite = Suite { fewer: Some(Fewer { most_listed: 1_000, percent_of_random: 40 }), ..ALL_SCHEDULES };
+pub const MODELS: Suite = Suite { fewer: Some(Fewer { most_listed: 600, percent_of_random: 30 }), ..ALL_SCHEDULES };
 
 /// The model checks, whole.
 pub const ALL_SCHEDULES: Suite = Suite {

@@ -111,5 +111,5 @@ fn own_stores_are_forwarded() {
     let other = |w: &Pair| w[1].fetch_add(1, Ordering::Relaxed);
     assert_eq!(count(add, other, |own, _| own != 5), 0);
     let total = count(add, other, |own, before| own == 5 && before < 2);
-    assert_eq!(total, 2000);
+    assert_eq!(total, count(add, other, |_, _| true));
 }

@@ -18,6 +18,7 @@ mod town;
 mod trouble;
 
 use crate::judge::{check, check_after_exit};
+use crate::op::PAGE;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{AddressSpace, CpuId, HugeKnobs, Tunables, Vm};
@@ -129,6 +130,21 @@ impl Row {
     /// rounded down.
     pub fn percent(&self) -> u64 {
         self.nr_after * 100 / self.nr_possible.max(1)
+    }
+
+    /// What the run had less of than was asked for: processes, uses of a block, pages of objects among those in use, or
+    /// pinned pages among all. Some libraries and pins have ended just before, so nine tenths of those are enough.
+    pub fn shortfall(&self, size: Size) -> Option<String> {
+        let nine_tenths_of = |of: u64, permille: u64| of * permille / 1000 * 9 / 10;
+        let nr_pages = size.bytes / PAGE;
+        let lines = [
+            ("processes", self.nr_processes, size.nr_processes),
+            ("uses of the block used least", self.nr_uses, size.nr_uses),
+            ("pages of objects", self.nr_object_pages, nine_tenths_of(self.nr_used, self.mix.objects_permille)),
+            ("pins", self.nr_pins, nine_tenths_of(nr_pages, self.mix.pins_permille)),
+        ];
+        let (what, nr, least) = lines.into_iter().find(|(_, nr, least)| nr < least)?;
+        Some(format!("{nr} {what}, should be {least} at least"))
     }
 }
 

@@ -349,13 +349,16 @@ pub fn word_at<F: Format>(space: &Space<F>, addr: u64) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
+/// A test that has no more is never cut: what it wants to see it may see in one schedule of ten.
+const LEAST_SCHEDULES: usize = 400;
+
 /// Runs `schedule` under so many random schedules, or in the gate under as many percent of them as
 /// `SOFTFAULT_PERCENT_OF_SCHEDULES` says: each run of it has others.
 pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();
     config.stack_size = 256 << 10;
     config.max_steps = shuttle::MaxSteps::FailAfter(10_000_000);
-    let schedules = (schedules * percent()).div_ceil(100);
+    let schedules = (schedules * percent() / 100).max(schedules.min(LEAST_SCHEDULES));
     let runner = shuttle::Runner::new(shuttle::scheduler::RandomScheduler::new(schedules), config);
     runner.run(schedule);
 }

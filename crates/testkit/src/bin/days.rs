@@ -1,7 +1,7 @@
 //! `cargo xtask soak days`: how many huge pages memory gives after days of use.
 //!
-//! Exit codes: 0 done, 1 a byte, a frame or an invariant was lost, or fewer huge pages than
-//! `--least`; 2 bad arguments.
+//! Exit codes: 0 done, 1 a byte, a frame or an invariant was lost, a run had less than it should, or fewer huge pages
+//! than `--least`; 2 bad arguments.
 
 use clap::Parser;
 use softfault::MAX_CPUS;
@@ -115,6 +115,10 @@ fn main() -> ExitCode {
             match row {
                 Ok(row) => {
                     println!("{}", if options.json { json(&row, options.seed) } else { line(&row) });
+                    if let Some(what) = row.shortfall(size) {
+                        eprintln!("{nr_cpus} CPUs, {}: {what}", mix.name);
+                        is_good = false;
+                    }
                     is_good &= options.least.is_none_or(|least| row.percent() >= least);
                 }
                 Err(what) => {

@@ -28,8 +28,8 @@ pub(super) struct Process<'vm> {
     nr_pages: u64,
     nr_touched: u64,
     /// Pages of the shared area, and those of them that were touched.
-    pub(super) nr_shared: u64,
-    nr_shared_touched: u64,
+    nr_shared: u64,
+    pub(super) nr_shared_touched: u64,
     /// Pages of its library.
     nr_library: u64,
     /// The turn in which it ends.

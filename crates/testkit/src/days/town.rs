@@ -245,7 +245,7 @@ impl<'vm> Town<'vm> {
             nr_processes: self.nr_processes,
             nr_uses: self.nr_uses,
             nr_used: self.nr_total - nr_free,
-            nr_object_pages: in_libraries + processes.map(|process| process.nr_shared).sum::<u64>(),
+            nr_object_pages: in_libraries + processes.map(|process| process.nr_shared_touched).sum::<u64>(),
             nr_pins: self.pins.len() as u64,
             nr_possible: nr_free / BLOCK_PAGES,
             trouble: self.trouble.counts(),
