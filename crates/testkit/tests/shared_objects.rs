@@ -57,6 +57,8 @@ fn through_fork_and_moves() {
         w.space.write(BASE + PAGE, b"before").unwrap();
         let child = w.space.fork().unwrap();
         assert_eq!(object.nr_mapped_pages(), 8);
+        // The mapping, and no entry: the child's faults find the pages.
+        assert_eq!(child.rss_pages().shmem, 0);
         child.write(BASE + PAGE, b"child ").unwrap();
         assert_eq!(&bytes(w.space, BASE + PAGE), b"child ");
         // More of the object behind it.
