@@ -54,10 +54,11 @@ fn touch(vm: &'static Vm<Machine>, space: &'static Space) -> Result<(), FaultErr
 /// H1, H3: all CPUs get the page, also while a hole is about to take it.
 #[test]
 fn the_last_page() {
-    for nr_cpus in 2..=8 {
-        shuffled(60, move || {
-            let more = if nr_cpus % 2 == 0 { MapFlags::NORESERVE } else { MapFlags::empty() };
-            let (vm, space, object) = world_with(HugetlbLocking::ALL[nr_cpus % 3], nr_cpus, more);
+    for (nr_cpus, locking) in (2..=8).flat_map(|nr| HugetlbLocking::ALL.map(|locking| (nr, locking))) {
+        shuffled(20, move || {
+            let is_reserved = shuttle::rand::thread_rng().gen_bool(0.5);
+            let more = if is_reserved { MapFlags::empty() } else { MapFlags::NORESERVE };
+            let (vm, space, object) = world_with(locking, nr_cpus, more);
             let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || object.discard(0..512))];
             actors.resize_with(nr_cpus, || Box::new(move || touch(vm, space).unwrap()));
             run(nr_cpus, actors);

@@ -5,7 +5,8 @@ use common::{RW, Shuffled, access, free, run, shuffled, vm, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, Advice, Event, FaultError, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables, Vm,
+    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables,
+    Vm,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -19,6 +20,34 @@ const ANON: MapFlags = PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::HUGETL
 type Machine = Shuffled<X86_64>;
 type Space = AddressSpace<'static, Machine>;
 type Object = SharedObject<'static, Machine>;
+
+/// H1, H2: 2 to 8 CPUs store to the last page of the pool, a private one, with each discipline, with and without a claim, while
+/// another one drops it: all are served.
+#[test]
+fn the_last_private_page() {
+    for (nr_cpus, locking) in (2..=8).flat_map(|nr| HugetlbLocking::ALL.map(|locking| (nr, locking))) {
+        shuffled(20, move || {
+            let vm = vm(nr_cpus, NR_FRAMES, Tunables::default().with_hugetlb_locking(locking));
+            assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+            let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+            let has_claim = shuttle::rand::thread_rng().gen_bool(0.5);
+            space.mmap(AT, HUGE, RW, if has_claim { ANON } else { ANON | MapFlags::NORESERVE }).unwrap();
+            let mut actors: Vec<Box<dyn FnOnce() + Send>> =
+                vec![Box::new(move || space.madvise(AT, HUGE, Advice::DontNeed).unwrap())];
+            actors.resize_with(nr_cpus, || {
+                Box::new(move || {
+                    let active = space.activate();
+                    access(space, vm, AT + 8, Some(7)).unwrap();
+                    drop(active);
+                })
+            });
+            run(nr_cpus, actors);
+            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            space.munmap(AT, HUGE).unwrap();
+            assert_eq!(free(vm), (1, 1, 0));
+        });
+    }
+}
 
 /// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy or as the promise of one.
 #[test]
