@@ -13,6 +13,7 @@ mod actor;
 mod deed;
 mod file;
 mod history;
+mod pool;
 mod turns;
 mod world;
 
@@ -23,6 +24,7 @@ use crate::random::Random;
 use actor::Actor;
 pub use deed::Deed;
 use file::Reads;
+pub use pool::{PoolDeed, PoolRound};
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{CpuId, HugeKnobs, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};

@@ -1,6 +1,6 @@
 //! Interleavings at the core's waits: see `softfault_testkit::baton`.
 
-use softfault_testkit::baton::{Deed, Round, Schedule};
+use softfault_testkit::baton::{Deed, PoolDeed, PoolRound, Round, Schedule};
 
 /// Rounds of three actors with random deeds.
 const NR_ROUNDS: u64 = 650;
@@ -99,6 +99,50 @@ fn each_operation_meets_each_other_while_the_kth_allocation_fails() {
     }
 }
 
+/// All pairs of operations on pools.
+fn pairs_of_pools() -> impl Iterator<Item = (u64, Vec<Vec<PoolDeed>>)> {
+    let all = PoolDeed::ALL.iter().flat_map(|first| PoolDeed::ALL.map(|second| (*first, second)));
+    // What a deed of the other one may have taken is stored to at the end.
+    let then = [PoolDeed::StoreShared, PoolDeed::StoreOwn];
+    let deeds = move |(first, second)| vec![vec![first, then[0], then[1]], vec![second, then[1], then[0]]];
+    all.enumerate().map(move |(i, pair)| (i as u64, deeds(pair)))
+}
+
+#[test]
+fn operations_on_pools_meet_each_other_at_their_first_waits() {
+    let mut nr_rounds = 0;
+    for (seed, deeds) in pairs_of_pools() {
+        let mut list = Some(vec![0; DEPTH]);
+        while let Some(now) = list {
+            let schedule = Schedule::Listed(now.clone());
+            let round = PoolRound { deeds: deeds.clone(), seed, schedule, frames_left: None };
+            let choices = round.play().unwrap_or_else(|problem| panic!("{problem}"));
+            nr_rounds += 1;
+            list = next(&now, &choices);
+        }
+    }
+    assert!(nr_rounds > 500, "{nr_rounds} rounds");
+}
+
+#[test]
+fn operations_on_pools_meet_each_other_while_the_kth_allocation_fails() {
+    for (seed, deeds) in pairs_of_pools() {
+        for k in 0..NR_FAILING {
+            let list: Vec<usize> = (0..DEPTH).map(|i| (k + seed) as usize >> i & 1).collect();
+            let round =
+                PoolRound { deeds: deeds.clone(), seed, schedule: Schedule::Listed(list), frames_left: Some(k) };
+            round.play().unwrap_or_else(|problem| panic!("{problem}"));
+        }
+    }
+}
+
+#[test]
+fn three_actors_take_turns_on_a_pool() {
+    for seed in 0..NR_ROUNDS / 2 {
+        PoolRound::random(seed).play().unwrap_or_else(|problem| panic!("{problem}"));
+    }
+}
+
 /// Files of the core that have operations.
 const FILES: [&str; 20] = [
     "fault/mod.rs",
@@ -161,7 +205,7 @@ const LEFT_OUT: [(&str, &str); 64] = [
     ("reserve", "what mmap does with an object of a pool: hugetlb/allocate.rs"),
     ("allocate", "a write of nothing to each page: hugetlb/allocate.rs"),
     ("new_hugetlb_object", "nobody else knows it yet"),
-    ("set_nr_hugepages", "one allocation of a block after the other, and a lock: hugetlb.rs"),
+    ("set_nr_hugepages", "PoolDeed::Resize"),
     ("set_nr_overcommit_hugepages", "writes one word"),
     ("demote_hugepages", "one allocation of a frame after the other, and two locks: hugetlb.rs"),
     ("hugetlb_counts", "reads some words"),

@@ -1,0 +1,264 @@
+//! Rounds about pools of huge pages: a file and private memory that have the last pages of a pool, which is resized.
+//!
+//! Both mappings have their reservation. So no store may be refused but beyond the end of the file, whoever drops, forks,
+//! maps or resizes meanwhile, nor after an allocation has failed, once there are frames again. As on Linux, a hole ends
+//! the reservation of a file's page: then others may get it.
+
+use super::turns::Turns;
+use super::{RW, Schedule, machine};
+use crate::hosted::nr_free_pages;
+use crate::judge::{check_after_exit, check_some};
+use crate::random::Random;
+use softfault::{
+    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MmapError, ObjectPart, Order, SharedObject, Vm,
+};
+use softfault_host::{Hosted, Running, Trap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+const HUGE: u64 = 512 * 4096;
+const SHARED: u64 = 0x10_0000_0000;
+const OWN: u64 = 0x10_4000_0000;
+const OTHER: u64 = 0x10_8000_0000;
+const OWN_FLAGS: MapFlags =
+    MapFlags::PRIVATE.union(MapFlags::FIXED).union(MapFlags::ANONYMOUS).union(MapFlags::HUGETLB);
+/// Pages of the pool: those that are reserved.
+const NR_PAGES: u64 = 2;
+
+/// One kind of operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // named after what they do
+pub enum PoolDeed {
+    StoreShared,
+    StoreOwn,
+    Punch,
+    Shorten,
+    Drop,
+    Fork,
+    MapAndUnmap,
+    Resize,
+    Report,
+}
+
+impl PoolDeed {
+    /// All of them.
+    pub const ALL: [PoolDeed; 9] = {
+        use PoolDeed::*;
+        [StoreShared, StoreOwn, Punch, Shorten, Drop, Fork, MapAndUnmap, Resize, Report]
+    };
+}
+
+/// One round.
+#[derive(Clone, Debug)]
+pub struct PoolRound {
+    /// What each actor does.
+    pub deeds: Vec<Vec<PoolDeed>>,
+    /// Decides machine and places.
+    pub seed: u64,
+    /// Who goes on at each wait.
+    pub schedule: Schedule,
+    /// Allocations that still succeed once the round has begun.
+    pub frames_left: Option<u64>,
+}
+
+struct World<'vm> {
+    vm: &'vm Vm<Hosted>,
+    space: AddressSpace<'vm, Hosted>,
+    file: SharedObject<'vm, Hosted>,
+    is_starved: bool,
+    /// A hole may end a reservation, and others want the page.
+    may_lack: bool,
+    problems: Mutex<Vec<String>>,
+}
+
+impl PoolRound {
+    /// Three actors with random deeds.
+    pub fn random(seed: u64) -> PoolRound {
+        let mut random = Random::new(seed);
+        let deeds = (0..3).map(|_| (0..4).map(|_| random.pick(&PoolDeed::ALL)).collect()).collect();
+        let frames_left = random.chance(40).then(|| random.below(12));
+        PoolRound { deeds, seed, schedule: Schedule::Seeded(seed), frames_left }
+    }
+
+    /// Plays it; gives the number of choices that each listed decision had.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong, and how to see it again.
+    pub fn play(&self) -> Result<Vec<usize>, String> {
+        let label = format!("{self:?}");
+        let vm = machine(self.seed, self.deeds.len())?;
+        let turns = Arc::new(Turns::new(self.deeds.len(), &self.schedule, label.clone()));
+        let hook = turns.clone();
+        vm.machine().on_wait(Box::new(move || hook.pass())).map_err(|_| "the machine has a hook")?;
+        let before = {
+            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+            nr_free_pages(&vm)
+        };
+        let problems = self.play_on(&vm, &turns)?;
+        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        match problems.first() {
+            Some(first) => Err(format!("{label}: {first}")),
+            None if nr_free_pages(&vm) != before => Err(format!("{label}: {before} frames were free")),
+            None => Ok(turns.choices()),
+        }
+    }
+
+    fn play_on(&self, vm: &Vm<Hosted>, turns: &Turns) -> Result<Vec<String>, String> {
+        let world = {
+            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+            let has = |some: &[PoolDeed]| self.deeds.iter().flatten().any(|deed| some.contains(deed));
+            let may_lack = has(&[PoolDeed::Punch, PoolDeed::Shorten])
+                && has(&[PoolDeed::MapAndUnmap, PoolDeed::Fork, PoolDeed::Resize]);
+            World { is_starved: self.frames_left.is_some(), may_lack, ..World::new(vm)? }
+        };
+        vm.fail_allocation(self.frames_left);
+        let play = |me: usize| {
+            let played = catch_unwind(AssertUnwindSafe(|| {
+                let cpu = vm.machine().bind(CpuId(me as u16)).expect("each actor has its CPU");
+                let playing = turns.begin(me);
+                {
+                    let running = cpu.enter(&world.space).expect("the CPU is in no space");
+                    for (nr, deed) in self.deeds[me].iter().enumerate() {
+                        world.act(*deed, me as u64, nr as u64 + 1, &running);
+                        turns.progress();
+                    }
+                }
+                drop(playing);
+            }));
+            if let Err(panic) = played {
+                let text = panic.downcast_ref::<String>().cloned();
+                world.problem(format!("actor {me} panicked: {}", text.unwrap_or_default()));
+            }
+        };
+        thread::scope(|scope| {
+            let play = &play;
+            (0..self.deeds.len()).for_each(|me| drop(scope.spawn(move || play(me))));
+        });
+        vm.fail_allocation(None);
+        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        let mut problems = core::mem::take(&mut *world.problems.lock().unwrap_or_else(PoisonError::into_inner));
+        if problems.is_empty() {
+            problems.extend(check_some(vm, [&world.space].into_iter(), false));
+            problems.extend(world.end()?);
+        }
+        drop(world);
+        if problems.is_empty() {
+            problems.extend(check_after_exit(vm));
+        }
+        Ok(problems)
+    }
+}
+
+impl<'vm> World<'vm> {
+    fn new(vm: &'vm Vm<Hosted>) -> Result<World<'vm>, String> {
+        vm.set_nr_hugepages(Order::PMD, NR_PAGES).map_err(|e| e.to_string())?;
+        let file = vm.new_hugetlb_object(HUGE, Order::PMD).map_err(|e| e.to_string())?;
+        let space = vm.new_space().map_err(|e| e.to_string())?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        space.mmap_object(SHARED, HUGE, RW, flags, ObjectPart::new(&file)).map_err(|e| e.to_string())?;
+        space.mmap(OWN, HUGE, RW, OWN_FLAGS).map_err(|e| e.to_string())?;
+        Ok(World { vm, space, file, is_starved: false, may_lack: false, problems: Mutex::default() })
+    }
+
+    fn problem(&self, text: String) {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    fn counts(&self) -> HugetlbCounts {
+        self.vm.hugetlb_counts(Order::PMD).expect("it has a pool")
+    }
+
+    /// What may need frames is done again once there are some.
+    fn insist<T, E: core::fmt::Debug>(
+        &self,
+        what: &str,
+        may_be: impl Fn(&E) -> bool,
+        mut once: impl FnMut() -> Result<T, E>,
+    ) -> Option<T> {
+        let mut done = once();
+        if self.is_starved && done.as_ref().is_err_and(|e| !may_be(e)) {
+            self.vm.fail_allocation(None);
+            done = once();
+        }
+        match done {
+            Ok(done) => Some(done),
+            Err(error) => {
+                if !may_be(&error) {
+                    self.problem(format!("{what}: {error:?}, {:?}", self.counts()));
+                }
+                None
+            }
+        }
+    }
+
+    fn act(&self, deed: PoolDeed, me: u64, nr: u64, running: &Running<'_>) {
+        match deed {
+            PoolDeed::StoreShared => {
+                let may_be = |trap: &Trap| match trap.cause {
+                    FaultError::BeyondObject => true,
+                    FaultError::NoHugePage => self.may_lack,
+                    _ => false,
+                };
+                self.store(SHARED, me, nr, running, &may_be);
+            }
+            PoolDeed::StoreOwn => self.store(OWN, me, nr, running, &|_| false),
+            PoolDeed::Punch => self.file.discard(0..512),
+            PoolDeed::Shorten => {
+                self.file.set_size_bytes(0);
+                self.file.set_size_bytes(HUGE);
+            }
+            PoolDeed::Drop => _ = self.insist("a drop", |_| false, || self.space.madvise(OWN, HUGE, Advice::DontNeed)),
+            // The child ends with the deed.
+            PoolDeed::Fork => drop(self.insist("fork", |_| false, || self.space.fork())),
+            PoolDeed::MapAndUnmap => {
+                let is_full = |e: &MmapError| matches!(e, MmapError::NoHugePages);
+                let there = self.insist("mmap", is_full, || self.space.mmap(OTHER + me * HUGE, HUGE, RW, OWN_FLAGS));
+                if there.is_some() {
+                    self.store(OTHER + me * HUGE, me, nr, running, &|_| false);
+                    self.insist("munmap", |_| false, || self.space.munmap(OTHER + me * HUGE, HUGE));
+                }
+            }
+            PoolDeed::Resize => {
+                _ = self.vm.set_nr_hugepages(Order::PMD, NR_PAGES + 1);
+                _ = self.vm.set_nr_hugepages(Order::PMD, NR_PAGES - 1);
+                self.insist("a larger pool", |_| false, || self.vm.set_nr_hugepages(Order::PMD, NR_PAGES));
+            }
+            PoolDeed::Report => {
+                let HugetlbCounts { nr, free, reserved, .. } = self.counts();
+                if free > nr || reserved > free {
+                    self.problem(format!("{:?}", self.counts()));
+                }
+                self.space.smaps(&mut |_| {});
+            }
+        }
+    }
+
+    /// Stores a word that only this actor writes. Afterwards it is there, or zero after a removal by another actor.
+    fn store(&self, at: u64, me: u64, nr: u64, running: &Running<'_>, may_be: &dyn Fn(&Trap) -> bool) {
+        let (addr, mut now) = (at + me * 4096 + 8 * nr, [0; 8]);
+        let what = format!("a store to {addr:#x}");
+        if self.insist(&what, may_be, || running.store(addr, &nr.to_ne_bytes())).is_none() {
+            return;
+        }
+        if self.insist("a load", may_be, || running.load(addr, &mut now)).is_some()
+            && ![0, nr].contains(&u64::from_ne_bytes(now))
+        {
+            self.problem(format!("{what}: {nr} was stored, {now:?} is there"));
+        }
+    }
+
+    /// Everything is given back: the pool has its pages, and none is promised. Then it gives them up.
+    fn end(&self) -> Result<Option<String>, String> {
+        for at in [SHARED, OWN] {
+            self.space.munmap(at, HUGE).map_err(|e| e.to_string())?;
+        }
+        self.file.discard(0..512);
+        let HugetlbCounts { nr, free, reserved, surplus, .. } = self.counts();
+        let wrong = (nr, free, reserved, surplus) != (NR_PAGES, NR_PAGES, 0, 0);
+        let counts = format!("at the end: {:?}", self.counts());
+        self.vm.set_nr_hugepages(Order::PMD, 0).map_err(|e| e.to_string())?;
+        Ok(wrong.then_some(counts))
+    }
+}
