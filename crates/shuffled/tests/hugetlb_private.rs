@@ -5,8 +5,8 @@ use common::{RW, Shuffled, access, free, run, shuffled, vm, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, SharedObject, Term, Tunables,
-    Vm,
+    AddressSpace, Advice, Event, FaultError, HugetlbLocking, MapFlags, ObjectPart, Order, Prot, SharedObject, Term,
+    Tunables, Vm,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -125,6 +125,49 @@ fn a_copy_against_a_store_and_a_drop() {
         parent.munmap(AT, HUGE).unwrap();
         assert_eq!(free(vm), (2, 2, 0));
     });
+}
+
+/// H5: a child copies a private page while another thread of it takes the write right away and gives it back, and the parent
+/// stores. A store that is refused has changed nothing, and one that is done stays.
+#[test]
+fn a_copy_against_mprotect() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, ANON).unwrap();
+        parent.write(AT, &7_u64.to_ne_bytes()).unwrap();
+        let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+        let stored = Arc::new(AtomicBool::new(false));
+        let (result, told) = (Arc::clone(&stored), Arc::clone(&told));
+        let store = move || {
+            let active = child.activate();
+            let done = access(child, vm, AT + 8, Some(9));
+            drop(active);
+            assert!(matches!(done, Ok(_) | Err(FaultError::NoRights)), "{done:?}");
+            told[usize::from(done.is_ok())].fetch_add(1, Relaxed);
+            result.store(done.is_ok(), Relaxed);
+        };
+        let protect = move || {
+            child.mprotect(AT, HUGE, Prot::READ).unwrap();
+            child.mprotect(AT, HUGE, RW).unwrap();
+        };
+        let other = move || {
+            let active = parent.activate();
+            access(parent, vm, AT, Some(8)).unwrap();
+            drop(active);
+        };
+        run(3, vec![Box::new(store), Box::new(protect), Box::new(other)]);
+        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        let is_stored = stored.load(Relaxed);
+        assert_eq!([word_at(child, AT), word_at(child, AT + 8)], [7, if is_stored { 9 } else { 0 }]);
+        assert_eq!(word_at(parent, AT), 8);
+        [parent, child].iter().for_each(|space| space.munmap(AT, HUGE).unwrap());
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
 
 /// A section reads a shared page while its program copies it, the child, which has the last entry, ends, and another program
