@@ -255,6 +255,8 @@ impl<'vm> World<'vm> {
             self.space.munmap(at, HUGE).map_err(|e| e.to_string())?;
         }
         self.file.discard(0..512);
+        // It may have grown less than was asked for, while allocations failed.
+        self.vm.set_nr_hugepages(Order::PMD, NR_PAGES).map_err(|e| e.to_string())?;
         let HugetlbCounts { nr, free, reserved, surplus, .. } = self.counts();
         let wrong = (nr, free, reserved, surplus) != (NR_PAGES, NR_PAGES, 0, 0);
         let counts = format!("at the end: {:?}", self.counts());

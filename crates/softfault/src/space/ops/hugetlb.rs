@@ -107,6 +107,8 @@ impl<M: Machine> Vm<M> {
     /// Source: Documentation/admin-guide/mm/hugetlbpage.rst of Linux.
     #[cfg(feature = "hugetlb")]
     pub fn set_nr_hugepages(&self, order: Order, nr: u64) -> Result<u64, HugetlbError> {
+        /// Blocks made in a row that others took first, after which the pool stays as it is: programs could go on for ever.
+        const MOST_LOST: u32 = 16;
         self.call();
         let id = pool_of(order)?;
         let _resize = lock_word(&self.pool(id).resize, &self.machine);
@@ -118,13 +120,15 @@ impl<M: Machine> Vm<M> {
         while self.with_reclaim(&mut || self.hugetlb_shrink(id, nr))? {
             pace.step();
         }
-        let mut former = FrameList::EMPTY;
+        let (mut former, mut nr_lost) = (FrameList::EMPTY, 0);
         loop {
             pace.step();
             match self.hugetlb_grow(id, nr, &mut former) {
-                Ok(true) => {}
+                Ok(true) => nr_lost = 0,
                 Err(_) if former.nr() > 0 => self.free_descs_of_pool(&mut former),
-                Err(_) if order == Order::PMD && self.make_huge_for_collapse().is_ok() => {}
+                Err(_) if order == Order::PMD && nr_lost < MOST_LOST && self.make_huge_for_collapse().is_ok() => {
+                    nr_lost += 1;
+                }
                 Ok(false) | Err(_) => break,
             }
         }
