@@ -193,7 +193,7 @@ fn readme_and_mutants() -> Result<(), String> {
 /// What the commands of the README run.
 const RELEASE: &str = "build --release";
 
-/// Beside them what the slow steps run is built: much of it one crate after the other, in a profile of its own.
+/// Runs the tests. Beside them it builds what the slow steps run: often one crate at a time, and into another folder.
 fn tests(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
     let builds = || {
         if is_fast {

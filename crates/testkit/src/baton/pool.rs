@@ -69,6 +69,8 @@ struct World<'vm> {
     is_starved: bool,
     /// A hole may end a reservation, and others want the page.
     may_lack: bool,
+    /// Where a deed of the round removes pages, so that zeroes may be read.
+    removes: Vec<u64>,
     problems: Mutex<Vec<String>>,
 }
 
@@ -111,7 +113,10 @@ impl PoolRound {
             let has = |some: &[PoolDeed]| self.deeds.iter().flatten().any(|deed| some.contains(deed));
             let may_lack = has(&[PoolDeed::Punch, PoolDeed::Shorten])
                 && has(&[PoolDeed::MapAndUnmap, PoolDeed::Fork, PoolDeed::Resize]);
-            World { is_starved: self.frames_left.is_some(), may_lack, ..World::new(vm)? }
+            let shared = has(&[PoolDeed::Punch, PoolDeed::Shorten]).then_some(SHARED);
+            let own = has(&[PoolDeed::Drop]).then_some(OWN);
+            let removes = shared.into_iter().chain(own).collect();
+            World { is_starved: self.frames_left.is_some(), may_lack, removes, ..World::new(vm)? }
         };
         vm.fail_allocation(self.frames_left);
         let play = |me: usize| {
@@ -159,7 +164,7 @@ impl<'vm> World<'vm> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         space.mmap_object(SHARED, HUGE, RW, flags, ObjectPart::new(&file)).map_err(|e| e.to_string())?;
         space.mmap(OWN, HUGE, RW, OWN_FLAGS).map_err(|e| e.to_string())?;
-        Ok(World { vm, space, file, is_starved: false, may_lack: false, problems: Mutex::default() })
+        Ok(World { vm, space, file, is_starved: false, may_lack: false, removes: vec![], problems: Mutex::default() })
     }
 
     fn problem(&self, text: String) {
@@ -235,7 +240,7 @@ impl<'vm> World<'vm> {
         }
     }
 
-    /// Stores a word that only this actor writes. Afterwards it is there, or zero after a removal by another actor.
+    /// Stores a word that only this actor writes. Afterwards it is there, or zero where an actor removes pages.
     fn store(&self, at: u64, me: u64, nr: u64, running: &Running<'_>, may_be: &dyn Fn(&Trap) -> bool) {
         let (addr, mut now) = (at + me * 4096 + 8 * nr, [0; 8]);
         let what = format!("a store to {addr:#x}");
@@ -243,7 +248,8 @@ impl<'vm> World<'vm> {
             return;
         }
         if self.insist("a load", may_be, || running.load(addr, &mut now)).is_some()
-            && ![0, nr].contains(&u64::from_ne_bytes(now))
+            && now != nr.to_ne_bytes()
+            && !(now == [0; 8] && self.removes.contains(&at))
         {
             self.problem(format!("{what}: {nr} was stored, {now:?} is there"));
         }
