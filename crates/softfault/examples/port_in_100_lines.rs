@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p softfault --example port_in_100_lines`
 //!
-//! What a kernel does differently is said beside each method. With one CPU there
+//! A comment at each method says how a kernel differs. With one CPU there
 //! is nobody to interrupt, to wait for or to wake.
 
 use softfault::addr::{Access, PAGE_SIZE, Pfn};
@@ -84,11 +84,11 @@ fn main() {
         .mmap(0, 1 << 20, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS)
         .expect("a megabyte, readable, writable, private, anonymous");
 
-    // What the page-fault handler does:
+    // The page-fault handler does this:
     let done = space.handle_fault(addr, Access::Write).expect("memory that may be written");
     println!("fault at {addr:#x}: {done:?}; the page is {:?}", space.page_state(addr).unwrap());
 
-    // What a system call does:
+    // System calls do this:
     space.write(addr + 5000, b"hello, page two").unwrap();
     let child = space.fork().unwrap();
     child.write(addr + 5000, b"HELLO").unwrap();

@@ -234,9 +234,9 @@ pub struct Order(pub u8);
 impl Order {
     /// A base page.
     pub const BASE: Order = Order(0);
-    /// What one leaf table maps: 2 MiB.
+    /// Size of a leaf table's range: 2 MiB.
     pub const PMD: Order = Order(9);
-    /// What one table of leaf tables maps: 1 GiB.
+    /// Size of the range of one table of leaf tables: 1 GiB.
     pub const PUD: Order = Order(18);
     /// The largest page that formats know: 1 GiB.
     pub const MAX: Order = Order::PUD;
@@ -262,7 +262,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What a CPU was doing when it faulted. Exhaustive: a port makes one for each fault,
+/// The kind of access that faulted. Exhaustive: a port makes one for each fault,
 /// and hardware reports no other kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Access {

@@ -142,7 +142,7 @@ pub(crate) struct CpuData {
     pub(crate) batches: BatchData,
 }
 
-/// What a CPU knows of the batches that it zeroed; one line.
+/// A CPU's records of the batches that it zeroed; one line.
 #[repr(C, align(64))]
 pub(crate) struct BatchData {
     /// A [`Learned`](crate::policy::density::Learned).

@@ -17,7 +17,7 @@ use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::vma::{ObjectId, Vma};
 
-/// What one step did.
+/// Result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Scan {

@@ -35,7 +35,7 @@ std::thread_local! {
     static UNWRITTEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What [`Plain::soil`] fills memory with.
+/// The byte that [`Plain::soil`] fills memory with.
 const SOIL: u8 = 0xaa;
 
 /// Whether the last machine of this thread that was soiled was so when it ended.

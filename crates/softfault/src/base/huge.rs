@@ -13,7 +13,7 @@ use crate::table::format::huge_order;
 use crate::tunables::huge::{HugeKnobs, HugeMode, KnobError};
 
 impl<M: Machine> Base<M> {
-    /// What faults ask of the knobs, at one moment.
+    /// Returns the knobs as faults use them, all of one moment.
     #[inline(always)]
     pub(crate) fn huge_now(&self) -> HugeNow {
         HugeNow(self.huge.now.get())

@@ -76,7 +76,7 @@ impl HugeWords {
     }
 }
 
-/// What faults ask, at one moment:
+/// The knobs as faults use them, all of one moment:
 ///
 /// ```text
 /// bits 0..16    sizes allowed everywhere

@@ -1,9 +1,9 @@
-//! What the checker finds.
+//! Defects that the checker finds.
 
 use crate::addr::{Pfn, SwapSlot};
 use crate::machine::CpuId;
 
-/// What was found to be wrong, with where.
+/// A defect that the checker found, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Broken {
@@ -83,9 +83,9 @@ pub enum Broken {
     Miscounted {
         /// Which counter.
         what: Counter,
-        /// What it says.
+        /// Value of the counter.
         counted: u64,
-        /// What is there.
+        /// Value that it should have.
         there: u64,
     },
     /// A CPU is in a section though nobody is at work. I8.

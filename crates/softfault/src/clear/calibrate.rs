@@ -36,7 +36,7 @@ pub struct ClearTable {
     batches: [Option<Batch>; NR_CLASSES],
 }
 
-/// What was measured of batches of one size.
+/// Measured costs of batches of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Batch {
     /// All frames in each of [`Zeroing::ALL`].

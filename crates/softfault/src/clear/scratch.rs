@@ -88,7 +88,7 @@ impl<'m, M: Machine> Scratch<'m, M> {
     ///
     /// # Errors
     ///
-    /// What `check` said; some of the copy has been written then.
+    /// The error of `check`; some of the copy has been written then.
     ///
     /// # Panics
     ///

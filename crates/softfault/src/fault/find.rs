@@ -110,7 +110,7 @@ impl FoundVma<'_> {
         self.flags() & (VmaFlags::SHARED | VmaFlags::TRACKED) == VmaFlags::SHARED
     }
 
-    /// What a fault takes from the rights of the VMA, if it neither copies the page nor stores to it.
+    /// Returns the rights of the VMA that a fault withholds if it neither copies the page nor stores to it.
     pub(crate) fn kept_back(&self) -> Rights {
         if self.is_writable_at_once() { Rights::empty() } else { Rights::WRITE }
     }

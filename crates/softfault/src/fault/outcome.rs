@@ -4,7 +4,7 @@ use crate::account::Event;
 use crate::addr::Order;
 use crate::frame::PoolRefusal;
 
-/// What was done. Informational: every variant means that the access can be retried.
+/// Result of a fault. Informational: every variant means that the access can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultDone {

@@ -67,7 +67,7 @@ impl Fault<'_> {
 }
 
 impl Origin {
-    /// What the entry was, if it can be that again.
+    /// Returns the old entry if it can be restored, else an empty one.
     fn before(self) -> Entry {
         match self {
             Origin::Object(from, Shown::Yes) => Entry::Leaf(from),

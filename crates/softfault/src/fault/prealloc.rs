@@ -15,7 +15,7 @@ mod swapped;
 pub(crate) use large::HugeParts;
 use large::Large;
 
-/// What an attempt lacked.
+/// The resource that an attempt lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// One frame.

@@ -29,7 +29,7 @@ use crate::swap::{ReadEnd, Source};
 use crate::table::format::{Entry, Leaf};
 use crate::table::walk::Walk;
 
-/// What became of the bytes.
+/// Result of reading a page that was swapped out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Read {
     Copied,

@@ -62,8 +62,8 @@ fn a_hostile_policy_costs_no_frame() {
     }
 }
 
-/// I47: between two turns of a fault the mapping of an object was replaced by a private one. What came for the object
-/// becomes private pages, none of which is older than the fault.
+/// I47: between two turns of a fault the mapping of an object was replaced by a private one. Frames that came for the object
+/// become private pages, none of which is older than the fault.
 #[test]
 fn private_pages_in_place_of_a_folio_are_all_young() {
     const ORDER: Order = Order(4);

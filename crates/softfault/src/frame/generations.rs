@@ -12,7 +12,7 @@ pub(super) const AGE_WORDS: usize = 2 * BLOCK_WORDS;
 /// The largest age that is told: so many generations, or more.
 pub const OLDEST_AGE: u32 = 3;
 
-/// What two bits say of a generation: its number, modulo 4.
+/// A generation as two bits record it: its number, modulo 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generation(pub(super) u8);
 

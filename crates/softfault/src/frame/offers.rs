@@ -33,7 +33,7 @@ pub(super) const POOL_FREE: u64 = 1 << 43;
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
 pub(super) const ROOM_FRAMES: u64 = 32;
 
-/// What a block in this state offers, a bit for each kind. Each change of class asks for this
+/// Returns the kinds that a block in this state offers, a bit for each. Each change of class asks for this
 /// twice, so it is arithmetic; the test has it kind by kind.
 pub(super) fn offers(state: u64) -> u32 {
     let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
@@ -68,7 +68,7 @@ pub(super) fn offers(state: u64) -> u32 {
     bits | Kind::runs_up_to(run)
 }
 
-/// What a block without free frames offers.
+/// Returns the bit of the kind that a block without free frames offers; 0 if it offers none.
 fn pool_kind(state: u64) -> u32 {
     match state & (POOL_FREE | POOL_1G) {
         POOL_FREE => Kind::Pool2M.bit(),

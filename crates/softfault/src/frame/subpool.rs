@@ -10,8 +10,8 @@
 //! back (I60).
 //!
 //! A get takes claims before it counts them. `used` falls meanwhile, or stays, since gets are one at a time; so as many are
-//! needed as were taken, or fewer. What is refused has changed nothing at any moment: nobody else is refused
-//! what it had in its hand. A put takes no lock: it comes from wherever pages are freed.
+//! needed as were taken, or fewer. A get that is refused has changed nothing at any moment: no other get is refused
+//! because of claims that it held. A put takes no lock: it comes from wherever pages are freed.
 //!
 //! A page says in `link` of its first descriptor which subpool it is of, since it may outlive its object (pins).
 //! `holders` counts the handle, objects, and `used` once more: the last one ends the subpool.

@@ -10,7 +10,7 @@ use crate::space::SpaceData;
 use crate::space::Vm;
 use core::mem::offset_of;
 
-/// What lies at an address.
+/// The structure and field at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub struct Place {
@@ -85,7 +85,7 @@ fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<
 }
 
 impl<M: Machine> Vm<M> {
-    /// What lies at an address of this machine's memory, or in the `Vm` itself.
+    /// Returns the structure and field at an address of this machine's memory, or in the `Vm` itself.
     pub fn describe(&self, addr: usize) -> Option<Place> {
         if let Some((_, at)) = self.frames.descs.find_addr(addr) {
             return Some(Place { structure: "FrameDesc", field: field_at(DESC, at) });

@@ -1,4 +1,4 @@
-//! What is known of an object's page.
+//! State of an object's page.
 
 use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
@@ -7,7 +7,7 @@ use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
 
-/// What is known of a page of an object, in memory.
+/// State of a page of an object that is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObjectPageState {

@@ -17,7 +17,7 @@ use core::ops::Range;
 /// A bit for each frame of a block of 2 MiB, the lowest first.
 pub type BlockBits = [u64; BLOCK_WORDS];
 
-/// What a frame that is given back holds.
+/// Content of a frame that is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Holds {

@@ -7,7 +7,7 @@ use crate::space::ops::Translation;
 use crate::table::format::order_of;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// What the address translates to: the number means nothing as soon as anybody else
+    /// Returns the translation of the address. Its frame number means nothing as soon as anybody else
     /// is at work. A [`Subscription`](crate::Subscription) or a
     /// [`Walker`](crate::Walker) says how long it is good.
     pub fn translate_at_rest(&self, addr: u64) -> Option<Translation> {

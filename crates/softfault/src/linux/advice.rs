@@ -12,7 +12,7 @@ op_error! {
 /// Declares the enum and both conversions from one table.
 macro_rules! advices {
     ($($name:ident = $number:literal, $linux:literal, $doc:literal;)*) => {
-        /// What a program says about its memory (`MADV_*`). Advice that Linux knows and
+        /// Advice of a program about its memory (`MADV_*`). Advice that Linux knows and
         /// that is not here is refused, as by a Linux that is built without it.
         ///
         /// Source: madvise(2).

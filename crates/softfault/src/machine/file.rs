@@ -27,7 +27,7 @@ pub struct FileFill {
     pub(crate) way: FillWay,
 }
 
-/// What a fill is for.
+/// Purpose of a fill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FillWay {
     /// The machine reads the pages.

@@ -1,8 +1,8 @@
 //! Holes that programs make in what they have mapped: `MADV_REMOVE`.
 //!
 //! An [`ObjectHole`] is made by the core and given to [`Machine::punch_hole`](super::Machine::punch_hole). The machine changes the storage first
-//! and then calls [`discard`](ObjectHole::discard), so that no read brings the old bytes back. What it needs in order that nobody
-//! interferes, such as a lock of the file, it holds from the one to the other.
+//! and then calls [`discard`](ObjectHole::discard), so that no read brings the old bytes back. From the one to the other it holds
+//! whatever keeps others from interfering, such as a lock of the file.
 
 use super::FileId;
 use crate::addr::{ObjectPages, PAGE_SIZE};

@@ -58,7 +58,7 @@ enum Accessed {
     Clear,
 }
 
-/// What an entry says of its mapping.
+/// Use of a mapping, as its entry shows it.
 enum Use {
     Young(Pfn),
     Old(Pfn),

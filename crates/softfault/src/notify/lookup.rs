@@ -11,7 +11,7 @@ use crate::sync::{self, Ordering};
 use crate::table::format::{Leaf, order_of};
 use core::marker::PhantomData;
 
-/// What gives the right to look pages up in one space. Given back by
+/// The right to look pages up in one space. Given back by
 /// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force until the space
 /// ends, which costs only time.
 #[must_use]
@@ -88,7 +88,7 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
         (core::ptr::from_ref(self.vm).addr(), self.space_id)
     }
 
-    /// What the address translates to, without a reference to the frame: to be
+    /// Returns the translation of the address, without a reference to the frame: to be
     /// mapped only while it [is current](Self::is_current), and dropped with the
     /// next `Start` that names it. May be called while a notice is received.
     ///
@@ -125,7 +125,7 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// What the entry says at this moment; `None` where a touch would fault.
+    /// Returns the translation that the entry has at this moment; `None` where a touch would fault.
     pub(crate) fn translation(&self, addr: u64) -> Option<Translation> {
         let vpn = Vpn::of(addr);
         if !PageRange::contains(&Self::user_range(), vpn) {

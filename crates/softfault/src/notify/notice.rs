@@ -2,7 +2,7 @@
 
 use crate::addr::PageRange;
 
-/// What a subscriber is told. Ranges are exact, of whole mappings where only a
+/// A message to a subscriber. Ranges are exact, of whole mappings where only a
 /// whole mapping can change. There may be more kinds. A subscriber that does not know
 /// one drops everything that it derived from the space, and says that pages were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub enum Notice {
     Start {
         /// The pages.
         range: PageRange,
-        /// What happens to them.
+        /// Why the entries change.
         why: Why,
     },
     /// They have changed, and may be looked up again.

@@ -44,7 +44,7 @@ impl<M: Machine> Pin<'_, M> {
     pub fn order(&self) -> Order {
         self.order
     }
-    /// What was asked for.
+    /// Returns the term for which it was asked.
     pub fn term(&self) -> Term {
         self.term
     }

@@ -123,7 +123,7 @@ pub(crate) fn window(vpn: Vpn, order: AroundOrder, bounds: PageRange) -> PageRan
     PageRange::new(Vpn(start), Vpn(end))
 }
 
-/// What a CPU remembers of its last fault-around.
+/// A CPU's record of its last fault-around.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Last {
     /// The first page of the VMA; another VMA begins anew.

@@ -8,7 +8,7 @@
 //!
 //! This file only computes with times; the mechanism is in `clear/batch.rs`.
 
-/// What programs do with new pages.
+/// How much of each new page programs write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WriteDensity {
@@ -102,7 +102,7 @@ impl Learned {
         dense | sparse << TIME_BITS | rest << (2 * TIME_BITS)
     }
 
-    /// What [`to_word`](Self::to_word) gave; 0 is nothing learned. Any word is some value.
+    /// Decodes a word of [`to_word`](Self::to_word); 0 is nothing learned. Any word is some value.
     pub(crate) fn from_word(word: u64) -> Learned {
         let rest = word >> (2 * TIME_BITS);
         Learned {

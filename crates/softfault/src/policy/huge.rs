@@ -91,7 +91,7 @@ knob_words! {
 }
 
 knob_words! {
-    /// What a write to a huge page that others map, too, copies.
+    /// The part that a write copies of a huge page that others map, too.
     CowHuge {
         /// The 4 KiB that are written; the mapping is split. As Linux since 5.8.
         Split = "split",

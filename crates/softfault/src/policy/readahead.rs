@@ -17,7 +17,7 @@ const GROWTH: u64 = 4;
 /// The part of the longest window before whose use the next one is read.
 const EARLY: u64 = 4;
 
-/// What the program has said of its accesses.
+/// The program's advice about its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pattern {
     /// Nothing.

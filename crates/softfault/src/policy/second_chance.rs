@@ -45,7 +45,7 @@ pub(crate) enum Hand {
     Back,
 }
 
-/// What is done to a folio.
+/// Treatment of a folio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Chance {
     /// Nothing.
@@ -82,7 +82,7 @@ impl Pass {
         Pass { nr_looks: 0, nr_visits: NR_VISITS, is_last: false }
     }
 
-    /// What to do to a folio that a hand meets.
+    /// Decides about a folio that a hand meets.
     pub(crate) fn chance(&mut self, hand: Hand, folio: &CleanFolio) -> Chance {
         let may_visit = !folio.is_mapped || may_be_visited(folio.nr_mappings);
         match hand {

@@ -166,7 +166,7 @@ impl BatchPlans {
         self.dense.to_bits() | self.sparse.to_bits() << PLAN_BITS | 1 << (2 * PLAN_BITS)
     }
 
-    /// What [`to_word`](Self::to_word) gave; plain stores for 0.
+    /// Decodes a word of [`to_word`](Self::to_word); 0 is plain stores.
     pub(crate) fn from_word(word: u64) -> BatchPlans {
         if word >> (2 * PLAN_BITS) & 1 == 0 {
             return BatchPlans::STORES;

@@ -57,7 +57,7 @@ pub(crate) const FAMILY_OFFSET: usize = 384;
 /// Others had the lock of the family until the deadline.
 pub(crate) struct LockTimeout;
 
-/// What a walk calls with each member's frame, the page index, and its pace.
+/// The function that a walk calls with each member's frame, the page index, and its pace.
 type VisitMember<'a, M> = dyn FnMut(Pfn, u64, &mut Pace<'_, M>) -> ControlFlow<()> + 'a;
 
 /// A reference: the founder's frame stays until this is dropped.

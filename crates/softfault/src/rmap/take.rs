@@ -40,7 +40,7 @@ pub(crate) struct TakenEntry<'vm, M: Machine> {
     pub(crate) space: Pfn,
     pub(crate) vpn: Vpn,
     pub(crate) slot: Slot<'vm, M::Format>,
-    /// What stood there.
+    /// The mapping that was taken.
     pub(crate) old: Leaf,
 }
 
@@ -91,7 +91,7 @@ struct Found<'vm, M: Machine> {
     seen: Seen,
 }
 
-/// What a walk calls with each entry, in the section in which it was found.
+/// The function that a walk calls with each entry, in the section in which it was found.
 type VisitEntry<'a, 'vm, M> = dyn FnMut(Found<'vm, M>) -> ControlFlow<Result<(), TakeEnded>> + 'a;
 
 impl<M: Machine> Vm<M> {

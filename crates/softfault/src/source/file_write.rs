@@ -225,7 +225,7 @@ impl<M: Machine> Links<M> {
     }
 }
 
-/// What was found of a page that is to be stored to.
+/// State of a page that is to be stored to.
 enum Asked {
     /// The machine has to be asked for these pages.
     Need(Range<u64>),

@@ -264,8 +264,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
     }
 
-    /// Provides pages that are missing, up to the size: fallocate(2). Pages that were there keep their bytes. What is
-    /// beyond the size is not provided.
+    /// Provides pages that are missing, up to the size: fallocate(2). Pages that were there keep their bytes. Pages
+    /// beyond the size are not provided.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IsAway;
 
-/// What to do before the next look.
+/// How to wait before the next look.
 enum Wait {
     /// The page was taken out, with its folio, whose head this is.
     Wake(Pfn),

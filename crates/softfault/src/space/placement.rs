@@ -21,7 +21,7 @@ const STACK_ROOM_PAGES: u64 = (128 << 20 >> 12) + 256;
 const FIRST_OF_32BIT: Vpn = Vpn(1 << 30 >> 12);
 const END_OF_32BIT: Vpn = Vpn(2 << 30 >> 12);
 
-/// What is to be mapped in a hole.
+/// The kind of memory that is to be mapped in a hole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// Private memory, which may get huge pages.

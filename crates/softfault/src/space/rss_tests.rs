@@ -20,7 +20,7 @@ use std::vec::Vec;
 
 const AT: u64 = 0x10_0000_0000;
 const PAGE: u64 = 4096;
-/// What a leaf table maps.
+/// Bytes that a leaf table maps.
 const STRETCH: u64 = 512 * PAGE;
 /// A CPU without a line beside the space.
 const FAR: u16 = 40;

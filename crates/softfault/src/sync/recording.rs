@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, compiler_fence};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 
-/// What happened to a cell.
+/// The kind of access to a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
     /// The cell was read.

@@ -15,7 +15,7 @@ pub use riscv::{Sv39, Sv48, Sv57};
 pub use toy::Toy;
 pub use x86_64::{X86_64, X86_64La57};
 
-/// What an entry says; the same at every level. Exhaustive on purpose: a match
+/// The meaning of an entry; the same at every level. Exhaustive on purpose: a match
 /// over it that forgets a state does not compile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
@@ -49,7 +49,7 @@ pub enum Entry {
 pub struct Leaf {
     /// The (first) frame.
     pub pfn: Pfn,
-    /// What the hardware allows now. Empty is legal: a mapping kept through
+    /// Rights that the hardware grants now. Empty is legal: a mapping kept through
     /// `PROT_NONE`.
     pub rights: Rights,
     /// Used since it was last cleared.
@@ -58,7 +58,7 @@ pub struct Leaf {
     pub dirty: bool,
 }
 
-/// What an entry that a removal has taken keeps. Exhaustive: a format has to encode
+/// The content that an entry keeps after a removal has taken it. Exhaustive: a format has to encode
 /// each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
@@ -118,7 +118,7 @@ pub unsafe trait Format: 'static {
     /// is not present.
     const LOCK: u64;
 
-    /// What the word says at `level`.
+    /// Decodes the word at `level`.
     fn decode(word: u64, level: u8) -> Entry;
     /// The word that says it at `level`.
     fn encode(entry: Entry, level: u8) -> u64;
@@ -128,7 +128,7 @@ pub unsafe trait Format: 'static {
     /// The `Busy` word that keeps the frame number (of a mapping or a table) and
     /// the accessed and dirty properties of `word`, and which of the two it was.
     fn busy_of(word: u64, level: u8) -> u64;
-    /// What a `Busy` word of `level` keeps; `None` where it is not one or keeps
+    /// Returns the content that a `Busy` word of `level` keeps; `None` where it is not one or keeps
     /// nothing.
     fn kept(word: u64, level: u8) -> Option<Kept>;
     /// The word of the same leaf, accessed.

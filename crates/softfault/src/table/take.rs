@@ -55,7 +55,7 @@ pub(crate) enum Met<'a, F: Format> {
     Swapped(SwapSlot),
 }
 
-/// What the first pass found.
+/// Result of the first pass.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     /// Mappings taken one by one.
@@ -77,7 +77,7 @@ pub(crate) trait Harvest {
     fn table(&mut self, table: Pfn);
 }
 
-/// What a pass does after an entry.
+/// How a pass continues after an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Goes on.

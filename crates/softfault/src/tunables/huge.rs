@@ -27,7 +27,7 @@ pub struct HugeKnobs {
     /// `shrink_underused`: huge pages that are mostly zeroes are split when memory
     /// is short.
     pub shrink_underused: bool,
-    /// What a write to a shared huge page copies. Linux has no knob for it.
+    /// The part of a shared huge page that a write copies. Linux has no knob for it.
     pub cow: CowHuge,
     /// `khugepaged/`.
     pub khugepaged: KhugepagedKnobs,

@@ -68,7 +68,7 @@ pub enum NewVmError {
     BadKnobs(KnobError),
     /// [`Tunables::min_free_kbytes`] is more than half of memory.
     MinFreeTooLarge {
-        /// What it may be at most.
+        /// The largest value that is allowed.
         most_kbytes: u64,
     },
     /// [`Tunables::watermark_scale_factor`] is above 3,000.

@@ -22,7 +22,7 @@ fn spread(frames: u64, generation: Generation) -> u64 {
     low | high
 }
 
-/// What came of noting a generation.
+/// Result of noting a generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Noted {
     /// All of the frames were of it.

@@ -2,7 +2,7 @@
 
 use crate::addr::Order;
 
-/// What blocks are looked up for.
+/// A property of blocks by which they are searched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {

@@ -1,4 +1,4 @@
-//! What an embedder says of the object that mmap(2) is to map. `map.rs` checks it.
+//! The argument that says which part of an object mmap(2) is to map. `map.rs` checks it.
 
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;

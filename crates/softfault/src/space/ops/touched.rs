@@ -142,7 +142,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 }
 
-/// What a page's word says.
+/// State of a page, by its word.
 enum State<T> {
     There(PageFrame, T),
     Away,

@@ -31,7 +31,7 @@ const MOST_AT_ONCE: usize = 16;
 /// Folios that the caller has begun to write.
 type Batch = [Option<BegunWrite>; MOST_AT_ONCE];
 
-/// What a round has begun to write.
+/// Writes that a round has begun.
 struct Begun {
     nr_pages: u64,
     /// No folio was being written and dirty again.

@@ -10,7 +10,7 @@ use super::{Retired, Snapshot, Tally, Tree};
 use crate::machine::Machine;
 use core::fmt;
 
-/// What is wrong with a tree. The node where it shows comes along.
+/// A defect of a tree. It is reported with the node where it shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TreeFault {

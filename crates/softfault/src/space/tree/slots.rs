@@ -35,7 +35,7 @@ pub(super) trait Slots: crate::mem::Words {
     const MAX: usize;
     /// Fewest entries, but for the root.
     const MIN: usize;
-    /// What an entry is.
+    /// Type of an entry.
     type Entry: Copy;
 
     fn header(&self) -> &Header;

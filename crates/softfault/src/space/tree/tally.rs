@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// What one VMA adds.
+    /// Returns the tally of one VMA.
     fn of(vma: &Vma) -> Tally {
         let nr_pages = vma.range.nr_pages();
         let nr_if = |yes: bool| if yes { nr_pages } else { 0 };

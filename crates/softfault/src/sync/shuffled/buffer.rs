@@ -39,7 +39,7 @@ const STALL_TURNS: u64 = 1500;
 /// The number of a thread that is no CPU: its stores are not buffered.
 const NO_CPU: usize = usize::MAX;
 
-/// What is copied without a scheduling point, of memory that others may store to meanwhile. Pages of 1 GiB have too many words.
+/// Unit that is copied without a scheduling point, of memory that others may store to meanwhile. Pages of 1 GiB have too many words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CopyStep {
@@ -86,7 +86,7 @@ std::thread_local! {
     static BUFFERS: RefCell<Vec<VecDeque<Store>>> = const { RefCell::new(Vec::new()) };
     /// The CPU of each of shuttle's threads, by their number. A look at a shuttle thread-local costs more than an operation.
     static CPUS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// What [`random`] goes on from.
+    /// State of [`random`].
     static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 

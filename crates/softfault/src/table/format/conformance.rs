@@ -8,7 +8,7 @@
 use super::{Entry, Format, Kept, Leaf, is_same_but_used, span_of, used};
 use crate::addr::{Access, Pfn, Rights, SwapSlot};
 
-/// What a walk of the hardware does with one word, for an access of a program's.
+/// The hardware's reaction to one word of a walk, for an access of a program's.
 /// Exhaustive: the test of a format makes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {

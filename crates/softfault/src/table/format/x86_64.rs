@@ -73,7 +73,7 @@ fn encode_leaf(leaf: Leaf, level: u8) -> u64 {
 
 #[inline(always)]
 fn decode(word: u64, level: u8) -> Entry {
-    // What most faults find, told by one comparison.
+    // Most faults find an empty entry: one comparison tells.
     if word == 0 {
         return Entry::None;
     }

@@ -3,7 +3,7 @@
 use super::super::{OutOfNodes, Tree, Txn, pool};
 use super::*;
 
-/// What an edit does to both; `Err` leaves both alone.
+/// An edit of the tree and of the model; `Err` leaves both alone.
 type Edit = fn(&mut Txn<'_, Arena>, &mut Map, &mut dyn FnMut() -> Option<crate::addr::Pfn>) -> Result<(), OutOfNodes>;
 
 /// `insert` in the middle, at both ends, `remove` and `replace`.

@@ -6,7 +6,7 @@ use super::super::slots::Slots;
 use super::super::{NodeId, TreeFault, Txn};
 use super::*;
 
-/// What the checker says of a tree of two levels after `spoil` had its way with
+/// Returns the checker's finding in a tree of two levels after `spoil` changed
 /// the first leaf and the root.
 fn spoilt(spoil: impl Fn(&Leaf, &Inner)) -> (TreeFault, NodeId, NodeId) {
     let (arena, root) = ground(8);
