@@ -1,4 +1,4 @@
-/* What the test programs share: a check that says where it failed. */
+/* A check for the test programs that says where it failed. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -56,7 +56,7 @@ static void put(const void *bytes, size_t nr, int mode) {
 // How long a program may run that may do anything.
 static long patience_us = 5000000;
 
-// What the child met: its exit status, 1000 + errno of execve, or 2000 + the signal.
+// Returns how the child ended: its exit status, 1000 + errno of execve, or 2000 + the signal.
 static int met(const char *path, char **args) {
     int ends[2], why = 0, status;
     if (pipe2(ends, O_CLOEXEC)) exit(1);

@@ -1,4 +1,4 @@
-# What bash has beyond a plain shell, over the same files and pipes: the same
+# Features that bash has beyond a plain shell, over the same files and pipes: the same
 # output on the reference kernel as on Linux. Run in an empty directory, with
 # busybox's commands in PATH.
 set -u

@@ -67,7 +67,7 @@ static void *run(void *arg) {
         for (unsigned long i = 0; i < NR_PAGES / NR_THREADS; i++)
             put(order(who, i));
         pthread_barrier_wait(&together);
-        /* What the others wrote, too. */
+        /* Pages of the other threads, too. */
         for (unsigned long i = who; i < NR_PAGES; i += 3)
             look(i);
         pthread_barrier_wait(&together);

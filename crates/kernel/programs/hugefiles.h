@@ -1,4 +1,4 @@
-/* What the programs about huge pages share: reading and writing the files about them. */
+/* Functions of the programs about huge pages: they read and write the files about them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 static char text[1 << 16];
 
-/* What a file says, the last end of a line left out. */
+/* Returns the text of a file without its last end of line. */
 static inline const char *get(const char *path) {
     int fd = open(path, O_RDONLY);
     if (fd < 0)

@@ -133,7 +133,7 @@ static void files(void) {
     CHECK(pool_is(4, 4, 0));
 }
 
-/* What smaps and status say: pages of a pool are no part of the resident ones. */
+/* Numbers in smaps and status: pages of a pool are no part of the resident ones. */
 static void reports(void) {
     CHECK(do_mount("") == 0);
     int fd = make(AT "/file");

@@ -1,4 +1,4 @@
-/* What the programs on hugetlbfs share: where it is mounted, and what the pool has. After hugefiles.h. */
+/* Definitions for the programs on hugetlbfs: where it is mounted, and the counts of the pool. After hugefiles.h. */
 #define HUGE (2 * MIB)
 #define AT "/tmp/huge"
 #define NR "/proc/sys/vm/nr_hugepages"

@@ -76,7 +76,7 @@ static void pool_mappings(void) {
     CHECK(munmap(p, 2 * HUGE) == 0 && pool_is(1, 1, 0, 0));
     p = mmap(0, 2 * HUGE, PROT_READ | PROT_WRITE, SHARED_HUGE | MAP_NORESERVE | 21 << LOG_SHIFT, -1, 0);
     CHECK(p != MAP_FAILED && p[0] == 0 && pool_is(1, 0, 0, 0));
-    /* What nobody was promised can be refused. */
+    /* A page that was not reserved can be refused. */
     if ((pid = fork()) == 0) {
         signal(SIGBUS, SIG_DFL);
         p[HUGE] = 1;

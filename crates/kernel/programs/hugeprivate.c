@@ -14,7 +14,7 @@ static volatile char *map(int fd, long pages, int prot, int flags) {
     return mmap(0, pages * HUGE, prot, flags, fd, 0);
 }
 
-/* What a child's access ends with: 0, or the signal. */
+/* Lets a child store. Returns its status: 0, 1 if it does not read the value back, or the signal. */
 static int child_stores(volatile char *p, char value) {
     pid_t pid = fork();
     if (pid == 0) {

@@ -1,4 +1,4 @@
-/* What comes of the knobs of huge pages: who gets huge pages, and what the files say of them. With the argument `off`
+/* Effects of the knobs of huge pages: who gets huge pages, and what the files say of them. With the argument `off`
    there is to be none at all. */
 #define _GNU_SOURCE
 #include "check.h"

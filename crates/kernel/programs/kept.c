@@ -1,4 +1,4 @@
-/* What a process tells the kernel about itself is checked as by Linux, kept, and told back. Prints "ok WHAT" for each
+/* Values that a process sets about itself are checked as by Linux, kept, and told back. Prints "ok WHAT" for each
    part. Parts that only root can do say the same where the caller is not root. */
 #define _GNU_SOURCE
 #include "check.h"
@@ -168,7 +168,7 @@ static void policies(void) {
     for (int policy = FIFO; policy <= RR; policy++) {
         CHECK(FAILS(syscall(SYS_sched_setscheduler, 0, policy, &zero), EINVAL));
         CHECK(FAILS(syscall(SYS_sched_setscheduler, 0, policy, &hundred), EINVAL));
-        /* What is not granted is not said to be. */
+        /* A policy that was refused is not reported. */
         int granted = syscall(SYS_sched_setscheduler, 0, policy, &one) == 0;
         CHECK(granted || errno == EPERM);
         CHECK(syscall(SYS_sched_getscheduler, 0) == (granted ? policy : BATCH));

@@ -1,4 +1,4 @@
-/* What a descriptor of a process or thread (pidfd_open(2)) says of it, up to its end and beyond. */
+/* Reports of a descriptor of a process or thread (pidfd_open(2)), up to its end and beyond. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>

@@ -80,7 +80,7 @@ static void sizes(void) {
     memset(p + PAGE, 'x', 2 * PAGE);
     struct stat st;
     CHECK(fstat(fd, &st) == 0 && st.st_size == 3 * PAGE);
-    /* What was cut off is gone from the mapping, and zero when it comes again. */
+    /* The pages that were cut off are gone from the mapping, and zero when they come again. */
     CHECK(ftruncate(fd, PAGE + 4) == 0);
     CHECK(p[PAGE + 3] == 'x' && p[PAGE + 4] == 0 && touch(p + 2 * PAGE) == BEYOND);
     CHECK(ftruncate(fd, 3 * PAGE) == 0);

@@ -9,7 +9,7 @@
 
 enum { ANON = MAP_PRIVATE | MAP_ANONYMOUS, SHANON = MAP_SHARED | MAP_ANONYMOUS };
 
-/* What a call is asked about: two pages of it, the first touched. */
+/* The memory that a call is asked about: two pages of it, the first touched. */
 enum kind { PRIVATE, PROTNONE, READONLY, SHARED, STACK, COPY, FILE_RW, FILE_RO, LOCKED, HOLE, ZERO, NR_KINDS };
 static const char *const kind_names[] = { "private", "none",    "read-only", "shared", "stack",
                                           "copy",    "file-rw", "file-ro",   "locked", "hole",   "zero" };

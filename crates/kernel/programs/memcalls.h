@@ -1,4 +1,4 @@
-/* What the programs share that ask what memory calls answer: "CALL: ok" or "CALL: ERRNO", one a line. System calls
+/* Definitions for the programs that ask memory calls for their answers: "CALL: ok" or "CALL: ERRNO", one a line. System calls
    are made as they are: C libraries check arguments, too. */
 #include <errno.h>
 #include <stdio.h>

@@ -114,7 +114,7 @@ static void ask_as(void) {
     ASK(mprotect(none + 5 * PAGE, PAGE, RW), "as: mprotect of 1 with room for 1");
 }
 
-/* What each kind of mapping adds to the sizes in status. */
+/* Prints how much each kind of mapping adds to the sizes in status. */
 static void ask_sizes(void) {
     static const struct {
         const char *name;
@@ -284,7 +284,7 @@ static void ask_ids(void) {
     ASK(setrlimit(RLIMIT_MSGQUEUE, &limit), "ids at last, raise a limit");
 }
 
-/* What vm.max_map_count is to be, or null. */
+/* The value to set vm.max_map_count to, or null. */
 static const char *limit;
 
 /* A page of its own VMA: its neighbours have other rights. */

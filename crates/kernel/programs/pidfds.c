@@ -108,7 +108,7 @@ static void ends(void) {
     CHECK(pthread_create(&thread, 0, kill_later, &pid) == 0);
     CHECK(ready(fd, POLLIN, -1) == POLLIN && pthread_join(thread, 0) == 0);
     CHECK(epoll_wait(set, &event, 1, 0) == 1 && event.events == EPOLLIN && event.data.u64 == 7);
-    /* What has ended is there until it was waited for. */
+    /* A process that has ended is there until it was waited for. */
     int again = pidfd(pid, 0);
     CHECK(again >= 0 && close(again) == 0);
     CHECK(waitpid(pid, 0, 0) == pid && ready(fd, POLLIN, 0) == (POLLIN | POLLHUP));
@@ -357,7 +357,7 @@ static void each_other(void) {
     puts("each other");
 }
 
-/* What a descriptor without a file is called. */
+/* Names of descriptors without a file. */
 static void names(void) {
     char path[64], name[64] = "";
     int fd = eventfd(0, 0);

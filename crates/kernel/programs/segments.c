@@ -116,7 +116,7 @@ static void places(void) {
     CHECK(munmap(room, PAGE) == 0);
 }
 
-/* What is left of an attachment goes with shmdt, however far apart it lies, and with it nothing else. */
+/* shmdt removes the rest of an attachment, however far apart its parts lie, and nothing else. */
 static void remains(void) {
     const long size = 1L << 40;
     int id = shmget(IPC_PRIVATE, size, IPC_CREAT | SHM_NORESERVE | 0600);
@@ -174,7 +174,7 @@ static void futexes(void) {
     while (__atomic_load_n(mine + 2, __ATOMIC_SEQ_CST) == 0)
         futex(mine + 2, FUTEX_WAIT, 0, &second);
     finish(pid);
-    /* What is private is not meant by others: the child's wake does not reach the parent's copy. */
+    /* A futex in private memory is the process's own: the child's wake does not reach the parent's copy. */
     int *alone = mmap(0, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pid = fork();
     if (pid == 0) {
@@ -204,7 +204,7 @@ static void locks(void) {
     CHECK(msync(p, PAGE, 64) == -1 && errno == EINVAL);
 }
 
-/* What another user may do with a segment is what its mode says. */
+/* The mode of a segment says what another user may do with it. */
 static void rights(void) {
     int id = shmget(77, PAGE, IPC_CREAT | 0640), open = shmget(78, PAGE, IPC_CREAT | 0644);
     struct shmid_ds status;

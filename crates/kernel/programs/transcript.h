@@ -1,4 +1,4 @@
-/* What calls give, line by line: the same on the reference kernel as on Linux. */
+/* Prints results of calls line by line: the same on the reference kernel as on Linux. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -69,7 +69,7 @@ static void neighbours(void) {
     CHECK(mmap(0, PAGE, RW, MAP_PRIVATE | MAP_GROWSDOWN, zero, 0) == MAP_FAILED && errno == EINVAL);
 }
 
-/* What is written is the process's own, moves along, and is as the parent left it in a child. */
+/* Stores stay in the process, move with their pages, and are in a child as the parent left them. */
 static void contents(void) {
     char *p = map(10, 4, ZERO, 3);
     for (int i = 0; i < 4; i++)

@@ -18,7 +18,7 @@ pub enum Restart {
     Untouched,
 }
 
-/// What a system call gives: a value for `rax`, or an error.
+/// Result of a system call: a value for `rax`, or an error.
 pub type Result<T = u64> = core::result::Result<T, Errno>;
 
 impl Restart {

@@ -16,7 +16,7 @@ use softfault::{ObjectId, VmaFlags, Vpn};
 
 const NR_BUCKETS: usize = 64;
 
-/// What identifies a futex: in shared memory the object and the place in it, so
+/// Identity of a futex: in shared memory the object and the place in it, so
 /// that all who map it mean the same one; else the address space and the address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {

@@ -32,7 +32,7 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 /// The longest delay of a signal or a wake-up that a test may ask for.
 const MOST_DELAY_US: u64 = 10_000;
 
-/// What the command line asks for.
+/// Settings from the command line.
 struct Params {
     stats: bool,
     selftest: Option<Selftest>,

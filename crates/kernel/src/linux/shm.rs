@@ -25,10 +25,10 @@ const HEAP_BYTES: usize = 256;
 /// The key of segments that are found by number alone.
 pub const PRIVATE: i32 = 0;
 
-/// What can change about a segment.
+/// Properties of a segment that can change.
 #[derive(Clone, Copy)]
 pub struct Meta {
-    /// What it is found by; [`PRIVATE`] once it is to go.
+    /// The key by which it is found; [`PRIVATE`] once it is to go.
     pub key: i32,
     /// To go when nobody has it attached any more.
     pub is_doomed: bool,

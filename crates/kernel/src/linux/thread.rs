@@ -118,8 +118,8 @@ impl Thread {
             || self.successor.lock().is_some()
     }
     /// Whether something waits that a sleeping system call has to end for: a signal, an
-    /// end, or a stop that another thread has taken. What
-    /// others are just sending does not count before `attention` says so: they
+    /// end, or a stop that another thread has taken. Signals that
+    /// others are just sending do not count before `attention` says so: they
     /// will wake the thread.
     pub fn is_interrupted(&self) -> bool {
         delay::step();

@@ -263,7 +263,7 @@ pub fn nr_readable() -> usize {
     STATE.lock().nr_before_end()
 }
 
-/// What one side of it is ready for.
+/// Returns what the channel is ready for.
 pub fn ready(channel: Channel) -> Ready {
     let state = STATE.lock();
     let data = match is_terminal() {

@@ -71,7 +71,7 @@ impl Epoll {
     pub fn remove(&self, number: u32) -> errno::Result<()> {
         self.watches.lock().remove(&number).map(|_| ()).ok_or(Errno::ENOENT)
     }
-    /// What rings when the set itself changes.
+    /// The bell that rings when the set itself changes.
     pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
@@ -123,7 +123,7 @@ impl Epoll {
     }
 }
 
-/// What it is ready for, of what is asked for. A set in a set is not looked
+/// Returns the events that the file is ready for, among those asked for. A set in a set is not looked
 /// into: `add` refuses it.
 fn wanted(watch: &Watch, open: &Open) -> Ready {
     if watch.events == 0 {

@@ -39,7 +39,7 @@ pub enum Family {
 /// A lock that is asked for, or given up.
 #[derive(Clone)]
 pub struct Request {
-    /// What others it sees.
+    /// The family of locks that it sees.
     pub family: Family,
     /// Whose it is.
     pub owner: Owner,

@@ -42,7 +42,7 @@ use spin::Once;
 const HEAP_BYTES: usize = 320;
 
 bitflags::bitflags! {
-    /// What a file is ready for; values as poll(2) and epoll(7) have them.
+    /// Events that a file is ready for; values as poll(2) and epoll(7) have them.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Ready: u32 {
         /// Reading does not wait.

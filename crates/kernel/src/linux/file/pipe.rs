@@ -101,11 +101,11 @@ impl Pipe {
         self.filled.ring();
         self.emptied.ring();
     }
-    /// What those wait for who read it.
+    /// The bell that readers wait for.
     pub fn bell_of_readers(&self) -> &Arc<Bell> {
         &self.filled
     }
-    /// What those wait for who write it.
+    /// The bell that writers wait for.
     pub fn bell_of_writers(&self) -> &Arc<Bell> {
         &self.emptied
     }

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG};
 
-/// What a generated inode stands for.
+/// A generated file, directory or link.
 pub trait Generate: Send + Sync {
     /// Its type and rights.
     fn about(&self) -> About;
@@ -53,7 +53,7 @@ pub trait Generate: Send + Sync {
 /// A reference to it.
 pub type Node = Arc<dyn Generate>;
 
-/// What is known about a node without making it.
+/// Properties of a node that are known without making it.
 #[derive(Clone, Copy)]
 pub struct About {
     /// Its type, as in a mode.
@@ -86,7 +86,7 @@ pub enum Jump {
 
 /// A generated inode's place.
 pub struct Generated {
-    /// What it stands for.
+    /// Its content.
     pub node: Node,
     /// The directory that it is in.
     pub parent: Arc<Inode>,
@@ -95,7 +95,7 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// What is called `name` in it, which is the directory `dir`.
+    /// Returns the entry `name` in it, which is the directory `dir`.
     pub fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> errno::Result<Option<Arc<Inode>>> {
         self.node.lookup(name).map(|node| inode(dir, name, node)).transpose()
     }

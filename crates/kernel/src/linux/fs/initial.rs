@@ -93,7 +93,7 @@ fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<()> {
     tree::insert(&parent, Entry::new(name, &Inode::new(body, mode)?)?)
 }
 
-/// What is there whatever the archive has.
+/// Adds the entries that are there whatever the archive has.
 fn fixed() -> errno::Result<()> {
     for (path, mode) in [("/tmp", 0o1777), ("/dev", 0o755), ("/dev/shm", 0o1777), ("/var/tmp", 0o1777)] {
         dir(path.as_bytes(), 0o755)?.change(|meta| meta.mode = mode);
@@ -117,7 +117,7 @@ fn fixed() -> errno::Result<()> {
     Ok(())
 }
 
-/// What many programs expect and the archive may have brought.
+/// Adds files that many programs expect, unless the archive has brought them.
 fn usual() -> errno::Result<()> {
     let has = |path: &[u8]| walk::walk(&tree::root(), path, Follow::Last).is_ok_and(|w| w.inode.is_some());
     if !has(b"/etc/passwd") {

@@ -27,7 +27,7 @@ const DEVICE_OF_NAMELESS: u64 = 0x0d;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// What is in a file.
+/// Kind and content of a file.
 pub enum Body {
     /// Bytes.
     File(Content),
@@ -43,13 +43,13 @@ pub enum Body {
     Console(Channel),
     /// A socket's name, which nobody listens at.
     Socket,
-    /// What a call made that has no name: "eventfd" and the like.
+    /// A file without a name, made by a call: "eventfd" and the like.
     Nameless(&'static str),
     /// Generated.
     Generated(Generated),
 }
 
-/// What can change about a file, apart from its content.
+/// Properties of a file that can change, apart from its content.
 #[derive(Clone, Copy)]
 pub struct Meta {
     /// Mode, without the file's type.
@@ -72,7 +72,7 @@ pub struct Meta {
 pub struct Inode {
     /// Its number, never used again.
     pub number: u64,
-    /// What is in it.
+    /// Its kind and content.
     pub body: Body,
     /// Its place in a mounted file system, if it is in one.
     place: Option<Place>,

@@ -50,14 +50,14 @@ pub fn forget(object: ObjectId) {
     drop(gone);
 }
 
-/// What is known of the object, if it is a file's. Private mappings of `/dev/zero` have none: that file's name is
+/// Returns the file of the object, if it has one. Private mappings of `/dev/zero` have none: that file's name is
 /// kept under [`ObjectId::NONE`].
 pub fn find(object: ObjectId) -> Option<Name> {
     NAMES.lock().get(&object.0).cloned()
 }
 
 /// Makes a hole that a program asks for (`MADV_REMOVE`), unless a seal forbids it. Writers of the file wait
-/// meanwhile, so that nobody seals it. What is no file gets its hole.
+/// meanwhile, so that nobody seals it. An object without a file gets its hole.
 pub fn punch(hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
     let inode = find(hole.object()).and_then(|name| name.inode.upgrade());
     let writer = inode.as_ref().and_then(|inode| inode.content().ok()).map(|content| content.writer());

@@ -9,7 +9,7 @@ use softfault::{Order, SubpoolLimits};
 const MODE_BITS: u32 = 0o1777;
 const PAGE_BYTES: u64 = 4096;
 
-/// What the options say.
+/// The options of a mount of hugetlbfs.
 #[derive(Clone, Copy)]
 pub struct Options {
     /// The size of the pages.

@@ -24,7 +24,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// What is in it.
+    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -55,7 +55,7 @@ impl fmt::Write for Buffer {
     }
 }
 
-/// What is kept of a text.
+/// The part of a text that is kept.
 #[derive(Default)]
 struct Kept {
     buffer: Buffer,

@@ -68,11 +68,11 @@ pub(super) type Dirs = BTreeMap<u64, Directory>;
 
 /// A name as it is listed.
 pub struct Listed {
-    /// What to ask for the names after it.
+    /// Asks for the names after it.
     pub cookie: u64,
     /// The name.
     pub name: Arc<[u8]>,
-    /// What has it.
+    /// The file of that name.
     pub inode: Arc<Inode>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn new_directory(parent: &Arc<Inode>, name: &Arc<[u8]>) -> errno::Res
     })
 }
 
-/// What has this name in a directory of the tree.
+/// Returns the file of this name in a directory of the tree.
 pub fn lookup(dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
     TREE.lock().get(&dir.number)?.entries.get(name).map(|entry| entry.inode.clone())
 }
@@ -215,7 +215,7 @@ fn check_replaced(tree: &Dirs, inode: &Inode, replaced: &Inode) -> errno::Result
     }
 }
 
-/// What a move takes out of the tree, to be dropped after the lock.
+/// The parts that a move takes out of the tree, to be dropped after the lock.
 struct Gone {
     _entries: [Option<Entry>; 2],
     _directory: Option<Directory>,

@@ -16,7 +16,7 @@ const MAX_LINKS: usize = 40;
 /// The rest of a path, links written out, is no longer than this.
 const MAX_REST_BYTES: usize = 8 * MAX_PATH_BYTES;
 
-/// What kind of name the path ends in.
+/// Kind of name that the path ends in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Last {
     /// A name in a directory.
@@ -46,9 +46,9 @@ pub struct Walked {
     pub dir: Arc<Inode>,
     /// The last name.
     pub name: Box<[u8]>,
-    /// What kind it is.
+    /// Its kind.
     pub last: Last,
-    /// What is there, if anything.
+    /// The file of that name, if there is one.
     pub inode: Option<Arc<Inode>>,
     /// For a link of `/proc` to something that is open: that.
     pub open: Option<Arc<Open>>,
@@ -57,13 +57,13 @@ pub struct Walked {
 }
 
 impl Walked {
-    /// What is there; ENOENT if nothing is.
+    /// Returns the file; ENOENT if there is none.
     pub fn found(self) -> errno::Result<Arc<Inode>> {
         self.inode.ok_or(Errno::ENOENT)
     }
 }
 
-/// What is called `name` in a directory of any kind.
+/// Returns the file called `name` in a directory of any kind.
 pub fn lookup(dir: &Arc<Inode>, name: &[u8]) -> errno::Result<Option<Arc<Inode>>> {
     match &dir.body {
         Body::Generated(generated) => generated.lookup(dir, name),

@@ -13,7 +13,7 @@ pub struct Item {
     pub name: &'static [u8],
     /// Type and rights.
     pub mode: u32,
-    /// What is in it; of a link, where it leads.
+    /// Its content; of a link, where it leads.
     pub bytes: &'static [u8],
 }
 

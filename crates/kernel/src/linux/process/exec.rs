@@ -86,7 +86,7 @@ pub struct Prepared {
     pub frame: Frame,
 }
 
-/// What the first line of a script names.
+/// The interpreter that the first line of a script names.
 struct Interpreter {
     path: Vec<u8>,
     /// All that follows, as one.
@@ -124,7 +124,7 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
     Err(Errno::ELOOP)
 }
 
-/// What the new memory takes over from the old one.
+/// Properties that the new memory takes over from the old one.
 pub struct Inherited {
     /// Limits, of which those on memory hold while it is laid out.
     pub limits: Limits,

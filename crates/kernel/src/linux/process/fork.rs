@@ -10,7 +10,7 @@ use crate::port::sched::{self, delay};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-/// What sets a child apart from its parent.
+/// How a child differs from its parent.
 pub struct Plan {
     /// Runs in the parent's memory (CLONE_VM).
     pub shares_memory: bool,

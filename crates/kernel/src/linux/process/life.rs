@@ -7,7 +7,7 @@ use crate::linux::file::bell::Bell;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of a process or thread beyond its end.
+/// The state of a process or thread that outlives it.
 pub struct Life {
     /// Its number.
     pub number: u32,

@@ -46,7 +46,7 @@ impl Limits {
     pub fn get(&self, which: u32) -> Option<[u64; 2]> {
         self.0.get(which as usize).copied()
     }
-    /// What may be used now.
+    /// Returns the soft limit.
     pub fn now(&self, which: u32) -> u64 {
         self.get(which).map_or(INFINITY, |pair| pair[0])
     }

@@ -50,9 +50,9 @@ const HEAP_PER_THREAD: usize = 48 * 1024;
 /// Heap that a process costs beside its threads.
 const HEAP_PER_PROCESS: usize = 16 * 1024;
 
-/// What each process starts from.
+/// State with which each process starts.
 pub struct Inherited {
-    /// What happens on each signal; signal n at n-1.
+    /// The action on each signal; signal n at n-1.
     pub actions: [Action; NR_SIGNALS],
     /// Its open files.
     pub files: file::Table,
@@ -62,9 +62,9 @@ pub struct Inherited {
     pub limits: Limits,
     /// Who it is.
     pub identity: Identity,
-    /// What it was told to keep.
+    /// Values that it stores without effect.
     pub kept: Kept,
-    /// What `/proc/PID/oom_score_adj` says.
+    /// Value of `/proc/PID/oom_score_adj`.
     pub oom_score_adj: i32,
 }
 
@@ -78,7 +78,7 @@ pub struct Process {
     given_name: SpinLock<Option<String>>,
     /// Threads that have not ended.
     pub threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,
-    /// What happens on each signal; signal n at n-1.
+    /// The action on each signal; signal n at n-1.
     pub actions: SpinLock<[Action; NR_SIGNALS]>,
     /// Signals sent to the process as a whole.
     pub pending: SpinLock<Pending>,
@@ -96,7 +96,7 @@ pub struct Process {
     pub limits: SpinLock<Limits>,
     /// Who it is.
     pub identity: SpinLock<Identity>,
-    /// What it was told to keep.
+    /// Values that it stores without effect.
     pub kept: SpinLock<Kept>,
     /// Its memory is its parent's, whose limits that keeps.
     borrows_memory: AtomicBool,
@@ -281,7 +281,7 @@ impl Process {
         let wanted = (own | self.pending.lock().set()) & !mask;
         wanted != 0 && signal::any_effective(&self.actions.lock(), wanted)
     }
-    /// What all threads have used, past and present.
+    /// Returns the usage of all threads, past and present.
     pub fn used(&self) -> Used {
         let past = *self.past.lock();
         self.all_threads().iter().map(|t| t.usage.read()).fold(past, |a, b| a + b)
@@ -308,7 +308,7 @@ impl Process {
         let before = core::mem::replace(&mut *self.given_name.lock(), name);
         drop(before);
     }
-    /// What one of its threads does, as /proc shows it: runs or could run, sleeps,
+    /// Returns the state of one of its threads, as /proc shows it: runs or could run, sleeps,
     /// is stopped, has ended. A process's own letter is that of its first thread:
     /// programs wait for it to sleep.
     pub fn state_letter(&self, tid: u32) -> char {
@@ -321,7 +321,7 @@ impl Process {
             Some(_) => 'R',
         }
     }
-    /// What a child gets.
+    /// Returns the state with which a child starts.
     pub fn inherited(&self) -> errno::Result<Inherited> {
         Ok(Inherited {
             actions: *self.actions.lock(),

@@ -43,7 +43,7 @@ impl NoStack {
     }
 }
 
-/// What the program is told.
+/// Texts that the program is given.
 pub struct Texts<'a> {
     /// The path it was called by.
     pub path: &'a [u8],

@@ -106,7 +106,7 @@ impl Stop {
     }
 }
 
-/// What children had used, and the largest of them.
+/// Usage of children: the sum, and the largest resident size.
 #[derive(Clone, Copy, Default)]
 pub struct ChildUsage {
     /// Times and faults, summed.
@@ -151,7 +151,7 @@ pub struct News {
     pub usage: ChildUsage,
 }
 
-/// What came of looking.
+/// Result of looking for news.
 pub enum Look {
     /// This.
     News(News),

@@ -1,4 +1,4 @@
-//! What a handler finds on its stack, byte for byte as Linux lays it out:
+//! The frame that a handler finds on its stack, byte for byte as Linux lays it out:
 //! unwinders, `longjmp` and handlers that change registers rely on it.
 
 use super::Info;
@@ -85,7 +85,7 @@ const UC_STRICT_RESTORE_SS: u64 = 4;
 const _: () = assert!(size_of::<RawFrame>() == 440 && size_of::<RawContext>() == 304);
 
 impl RawInfo {
-    /// What programs read of it.
+    /// Makes the form that programs read.
     pub fn new(info: &Info) -> RawInfo {
         let mut rest = [0; 13];
         rest[0] = info.extra;

@@ -102,7 +102,7 @@ impl Info {
     pub fn of_child(signal: u32, code: i32, pid: u32, status: u64) -> Info {
         Info { signal, code, value: u64::from(pid), extra: status, ..Info::default() }
     }
-    /// What an instruction at, or an access to, `address` caused.
+    /// Of a fault: of an instruction at `address`, or of an access to it.
     pub fn of_fault(signal: u32, code: u32, address: u64) -> Info {
         Info { signal, code: code as i32, value: address, ..Info::default() }
     }

@@ -54,7 +54,7 @@ pub fn add(call: &Call, open: Arc<Open>, flags: u32) -> errno::Result {
     number.map(u64::from).map_err(|e| if e == Errno::EINVAL { Errno::EMFILE } else { e })
 }
 
-/// What open(2) found or made at a path.
+/// Returns the file that open(2) found or made at a path, and whether it was made.
 fn find_or_create(call: &Call, from: From, n: usize, flags: u32, mode: u32) -> errno::Result<(Walked, bool)> {
     let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
     let follow = match () {

@@ -63,7 +63,7 @@ pub fn ioctl(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// What programs ask of a terminal; ioctl_tty(2).
+/// Carries out a request to a terminal; ioctl_tty(2).
 fn terminal(call: &Call, request: u32) -> errno::Result<()> {
     let at = call.args[2];
     match request {

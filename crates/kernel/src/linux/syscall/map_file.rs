@@ -10,7 +10,7 @@ use crate::port::mm::{self, USER_END};
 use softfault::{MapFlags, MapType, ObjectPart, Prot};
 
 const PAGE_BYTES: u64 = 4096;
-/// What MAP_SHARED_VALIDATE knows: all flags of old.
+/// The flags that MAP_SHARED_VALIDATE accepts: all older ones.
 const VALID: MapFlags = MapFlags::SHARED_VALIDATE
     .union(MapFlags::FIXED)
     .union(MapFlags::DENYWRITE)

@@ -24,7 +24,7 @@ pub enum From {
     Argument(usize),
 }
 
-/// What argument `n` has open.
+/// Returns the open file that argument `n` names.
 pub fn open_file(call: &Call, n: usize) -> errno::Result<Arc<Open>> {
     call.process.files.lock().get(call.int(n))
 }
@@ -61,7 +61,7 @@ fn start(call: &Call, from: From, path: &[u8]) -> errno::Result<Arc<Inode>> {
     }
 }
 
-/// What AT_SYMLINK_NOFOLLOW in `flags` says.
+/// Translates AT_SYMLINK_NOFOLLOW in `flags`.
 pub fn follow(flags: u32) -> Follow {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::Slash } else { Follow::Last }
 }

@@ -179,7 +179,7 @@ const TRANSFERS: Family = calls! { call:
     nr::__NR_splice | nr::__NR_tee | nr::__NR_vmsplice => Err(Errno::EINVAL),
 };
 
-/// What files and file systems are.
+/// Properties of files and file systems.
 const STATUS: Family = calls! { call:
     nr::__NR_stat => stat::stat(call, Follow::Last),
     nr::__NR_lstat => stat::stat(call, Follow::Slash),

@@ -70,7 +70,7 @@ pub struct Thread<P: ?Sized = dyn Program> {
     pub attention: AtomicBool,
     /// Times and faults.
     pub usage: Usage,
-    /// What it runs.
+    /// The program that it runs.
     pub program: P,
 }
 

@@ -59,7 +59,7 @@ impl Generate for FdInfo {
     }
 }
 
-/// What a descriptor of a process or thread names; -1 once that was waited for. There is one namespace.
+/// Writes the number of the process or thread of a descriptor; -1 once that was waited for. There is one namespace.
 fn write_numbers(life: &Life, out: &mut dyn Write) -> fmt::Result {
     let number = if life.is_gone() { -1 } else { i64::from(life.number) };
     writeln!(out, "Pid:\t{number}\nNSpid:\t{number}")

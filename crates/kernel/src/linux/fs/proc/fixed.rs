@@ -23,7 +23,7 @@ pub struct Fixed {
     pub(super) what: What,
 }
 
-/// What a name stands for.
+/// Kind and content of an entry.
 pub(super) enum What {
     Dir(&'static [Fixed]),
     /// The root of `/proc`: with the processes.
@@ -38,7 +38,7 @@ pub(super) enum What {
     Stat(Stat),
     /// A size of a pool of huge pages.
     Pool(&'static PoolKnob),
-    /// What is done when a number is written; nothing to read.
+    /// An action, done when a number is written; nothing to read.
     Order(&'static PoolKnob),
     /// `self` and `thread-self`.
     Own {

@@ -45,7 +45,7 @@ pub(super) const NR_HUGEPAGES: Fixed =
     knob("nr_hugepages", &PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr });
 pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = knob("nr_overcommit_hugepages", &SIZES[0].overcommit);
 
-/// What can be set of each pool.
+/// The knobs of a pool.
 struct Size {
     nr: PoolKnob,
     overcommit: PoolKnob,

@@ -11,7 +11,7 @@ pub struct Knob {
     most: u64,
     /// Can be set.
     pub is_writable: bool,
-    /// What else happens when it is set.
+    /// Further effects of setting it.
     apply: fn(u64),
 }
 

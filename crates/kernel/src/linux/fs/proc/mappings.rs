@@ -38,7 +38,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// What a line has before the name.
+/// A line up to the name.
 struct Head {
     bytes: [u8; Head::MAX],
     len: usize,

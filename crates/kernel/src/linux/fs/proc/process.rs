@@ -38,7 +38,7 @@ enum What {
     Mappings(mappings::Part),
     /// Reads and writes the program's memory.
     Memory,
-    /// What pages translate to.
+    /// Translations of pages.
     Pagemap,
     /// Arguments.
     Cmdline,
