@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What a `cargo` around this one sets for its own purposes: with it the kernel
+/// Variables that a `cargo` around this one sets for its own purposes: with them the kernel
 /// would be linted, instrumented or built for another target.
 const NOT_INHERITED: [&str; 10] = [
     "RUSTFLAGS",

@@ -10,23 +10,23 @@ pub enum LabError {
     Argument {
         /// As it is typed: `--gib`.
         name: &'static str,
-        /// What was typed.
+        /// The value that was typed.
         given: String,
-        /// What it should be.
+        /// The condition that it should meet.
         wanted: String,
     },
     /// The host refused something: memory, a thread, a file.
     Host {
-        /// What was tried.
+        /// The action that was refused.
         what: String,
-        /// What came back.
+        /// The host's reason.
         why: String,
     },
     /// The subsystem did not do what the experiment rests on.
     Subsystem {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What came back.
+        /// The subsystem's reason.
         why: String,
     },
     /// A machine in QEMU could not be started, or a program in it did not come to its end.

@@ -72,7 +72,7 @@ pub fn thread_clock() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// What `work` takes of the calling thread's CPU time: what others get of the CPU
+/// Runs `work`. Returns the calling thread's CPU time, and the result; CPU time of others
 /// meanwhile does not count.
 pub fn cpu_time_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = thread_clock();

@@ -24,7 +24,7 @@ pub const PIECE_BYTES: u64 = 2 << 20;
 /// Where the program's memory begins: aligned for any size of page.
 const BASE: u64 = 1 << 40;
 
-/// What [`fill`] writes; not zero, so that it is seen to be the program's.
+/// The byte that [`fill`] writes; not zero, so that it is seen to be the program's.
 pub const FILL: u8 = 0x5a;
 
 /// Adjacent bytes.
@@ -44,7 +44,7 @@ impl Piece {
     }
 }
 
-/// What a memset does with these bytes.
+/// Sets these bytes, as a memset does.
 #[inline]
 pub fn fill(piece: Piece) {
     // Opaque, or the compiler may join the calls or leave them out.

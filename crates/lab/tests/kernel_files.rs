@@ -87,7 +87,7 @@ fn tree(test: &str) -> PathBuf {
     root
 }
 
-/// What the script prints on this host, with the same commands.
+/// Returns the output of the script on this host, with the same commands.
 fn on_host(root: &Path, shell: &str, script: &str) -> String {
     let output = Command::new(root.join("bin").join(shell))
         .arg(root.join(script))
@@ -131,7 +131,7 @@ fn a_bash_script_prints_what_it_prints_on_linux() {
     same_script("bash", "files.bash", &["1", "2"]);
 }
 
-/// A shell goes on when the last process of a pipeline has ended. What waits for
+/// A shell goes on when the last process of a pipeline has ended. A waiter for
 /// children looks between any two steps of a signal and of an end.
 fn pipelines(nr: u32, cpus: &str, delays_us: u32) {
     let root = tree(&format!("pipelines-{cpus}-{delays_us}"));

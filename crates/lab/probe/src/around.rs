@@ -18,7 +18,7 @@ const PAGEMAP: &CStr = c"/proc/self/pagemap";
 const TABLE_PAGES: usize = 512;
 const PAGE_WORDS: usize = PAGE / 8;
 
-/// What is read, and how often.
+/// The file to read, and how often.
 struct Load {
     file: isize,
     nr_pages: usize,
@@ -26,7 +26,7 @@ struct Load {
     nr_rounds: usize,
 }
 
-/// What a window came to.
+/// Counts of a window.
 #[derive(Default)]
 struct Sums {
     first: u64,

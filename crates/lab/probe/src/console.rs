@@ -88,7 +88,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// What was written.
+    /// The bytes that were written.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

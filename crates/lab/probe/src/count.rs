@@ -11,7 +11,7 @@ use core::ffi::CStr;
 const NR_PAGES: usize = 2048;
 const NR_CALLS: u64 = 4096;
 const NR_FORKS: u64 = 64;
-/// What the process that forks has resident, apart from the probe itself.
+/// Resident pages of the process that forks, apart from those of the probe itself.
 const FORK_PAGES: usize = (1 << 20) / PAGE;
 /// Pages that a read fault on a file maps, if they are in memory: 64 KiB, on Linux, too.
 const NR_AROUND: usize = 16;

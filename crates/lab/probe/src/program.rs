@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use linux_raw_sys::general::{__kernel_old_timeval, O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, SIGKILL};
 
-/// What a shell says of a program that cannot be run.
+/// The status that a shell gives a program that cannot be run.
 const CANNOT_RUN: i32 = 127;
 /// The reference kernel starts its first program with the same.
 const ENVIRONMENT: [&CStr; 2] = [c"PATH=/bin:/usr/bin", c"HOME=/"];

@@ -74,7 +74,7 @@ pub struct Ended {
     pub pid: isize,
     /// As the kernel encodes it.
     pub status: i32,
-    /// What it and the children that it waited for took.
+    /// Resources that it and the children that it waited for used.
     pub usage: rusage,
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use softfault::clear::ClearOrder;
 
 const HELP: &str = "\
-What is measured
+Measurement
   N processes, pinned to CPUs in turn, each with its own memory. For each 2 MiB the process clears the page as
   a huge page fault on the first sub-page would, then writes all words of the page in sequence. All processes
   start together; the clock stops when the last one is done. Throughput is bytes written per second, clearing
@@ -55,7 +55,7 @@ pub struct Options {
     /// Clearing orders, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "forward,converge,runs,hybrid", value_parser = parse_order)]
     orders: Vec<ClearOrder>,
-    /// What to compare with
+    /// System to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
     #[command(flatten)]

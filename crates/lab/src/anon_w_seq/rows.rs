@@ -10,7 +10,7 @@ use softfault::clear::ClearOrder;
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was done.
+    /// The work of its processes.
     pub work: Work,
     /// Over repetitions, all processes.
     pub bytes_per_s: Figure,
@@ -24,7 +24,7 @@ pub struct Row {
 pub struct Report {
     /// Processes.
     pub nr_processes: usize,
-    /// What each of them writes.
+    /// MiB that each of them writes.
     pub mib: u64,
     /// Repetitions.
     pub reps: u32,

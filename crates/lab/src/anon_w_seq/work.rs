@@ -3,7 +3,7 @@
 use softfault::clear::ClearOrder;
 use std::fmt;
 
-/// What the processes do.
+/// The work of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Our clear in this order, then writing.

@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::os;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What it says when it can start; the first time with whether the host gives it
+/// The message that it can start; the first time followed by whether the host gives it
 /// huge pages.
 pub const READY: &str = "ready";
 

@@ -37,7 +37,7 @@ impl Frames {
     }
 }
 
-/// What a dirty frame begins with.
+/// The first word of a dirty frame.
 const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// One warm machine, which serves the `Vm`s of all rows one after the other.

@@ -5,11 +5,11 @@ use crate::os;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What all threads did.
+/// Results of all threads.
 pub struct Done<T> {
     /// Of each step: from the first thread's start to the last one's end.
     pub walls: Vec<Duration>,
-    /// What each thread came to.
+    /// The result of each thread.
     pub results: Vec<T>,
 }
 

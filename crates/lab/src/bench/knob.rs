@@ -61,12 +61,12 @@ impl Knob {
         Ok(Knob { path: path.into(), file, before })
     }
 
-    /// What it was.
+    /// Returns the value from before.
     pub fn before(&self) -> u64 {
         self.before
     }
 
-    /// What it is.
+    /// Reads the value.
     pub fn read(&self) -> io::Result<u64> {
         read(&self.file)
     }

@@ -9,7 +9,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 pub struct Need {
     /// As it is typed: `--gib`.
     pub option: &'static str,
-    /// What was typed.
+    /// The option's value as it was typed.
     pub given: String,
     /// A further condition, such as `with 3 processes`; may be empty.
     pub condition: String,

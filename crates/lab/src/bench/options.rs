@@ -80,7 +80,7 @@ pub fn defaults(reps: &'static str, seed: &'static str, plot: &'static str) -> i
     }
 }
 
-/// What to compare with.
+/// The system to compare with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Against {
     /// This host's Linux

@@ -9,7 +9,7 @@ use clap::Args;
 use softfault::clear::ClearOrder;
 
 const HELP: &str = "\
-What is measured
+Measurement
   A 2 MiB page that is in no cache is cleared as a fault on one of its 512 sub-pages (the target) would
   clear it. Then all 64 lines of one sub-page are loaded in a random order; each load depends on the previous
   one. Each repetition runs every order and distance once, in a random sequence: first with the machine idle,
@@ -68,7 +68,7 @@ pub struct Options {
     /// Number of 2 MiB pages to clear in turn
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     pub folios: u64,
-    /// What to compare with
+    /// System to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
     #[command(flatten)]
@@ -83,7 +83,7 @@ impl Options {
     pub fn orders(&self) -> Vec<ClearOrder> {
         each_once(&self.orders)
     }
-    /// What an order is used for.
+    /// Returns the work that uses the order.
     pub fn work(&self, how: ClearOrder) -> Work {
         if self.copy { Work::Copy(how) } else { Work::Clear(how) }
     }

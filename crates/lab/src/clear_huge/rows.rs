@@ -22,9 +22,9 @@ pub struct Touch {
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was done.
+    /// The work that was timed.
     pub work: Work,
-    /// What the other CPU did.
+    /// The work of the other CPU.
     pub load: Load,
     /// Median of the time of a clear or copy, nanoseconds.
     pub ns: f64,
@@ -36,7 +36,7 @@ pub struct Row {
     pub ratio_to_converge: Option<f64>,
     /// GB/s over those of Linux's touches.
     pub ratio_to_linux: Option<f64>,
-    /// What a modelled cache holds after clearing in this order.
+    /// Content of a modelled cache after clearing in this order.
     pub residue: Option<Residue>,
     /// By distance.
     pub touches: Vec<Touch>,

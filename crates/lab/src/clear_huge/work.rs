@@ -4,7 +4,7 @@ use super::place::Place;
 use softfault::clear::ClearOrder;
 use std::fmt;
 
-/// What is timed.
+/// The work that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Clearing a page of ours.
@@ -54,7 +54,7 @@ impl Work {
     }
 }
 
-/// What the other CPU does meanwhile.
+/// The work of the other CPU meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Nothing of ours.
@@ -76,9 +76,9 @@ impl Load {
 /// One row at one distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Beside what.
+    /// The work of the other CPU.
     pub load: Load,
-    /// What.
+    /// The work that is timed.
     pub work: Work,
     /// Where.
     pub place: Place,
@@ -90,7 +90,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// What it took.
+/// Times of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     /// The clear or the copy, nanoseconds.

@@ -13,12 +13,12 @@ const LINE_BYTES: u64 = 64;
 const NR_WAYS: usize = 20;
 const NR_SETS: u64 = 1024;
 const LINES_PER_SUBPAGE: u64 = HUGE_BYTES / NR_SUBPAGES / LINE_BYTES;
-/// What a hardware thread had in 2017.
+/// Cache of a hardware thread in 2017.
 pub const CACHE_BYTES: u64 = NR_WAYS as u64 * NR_SETS * LINE_BYTES;
 /// Where the page lies that the program used before, in lines.
 const ELSEWHERE: u64 = 1 << 40;
 
-/// What is in it after a page was cleared.
+/// Content of the cache after a page was cleared.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Residue {
     /// Share of the target and 8 sub-pages on each side.

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 const LINE_BYTES: usize = 64;
 /// Lines of a sub-page.
 pub const NR_LINES: usize = SUBPAGE_BYTES as usize / LINE_BYTES;
-/// What a page that is not clear begins with, in each sub-page.
+/// The first word of each sub-page of a page that is not clear.
 const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// 2 MiB that live as long as what they are borrowed from.

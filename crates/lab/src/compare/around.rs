@@ -10,10 +10,10 @@ use crate::bench::{PAGE_BYTES, typed};
 use crate::run::RunError;
 use serde::Deserialize;
 
-/// What Linux has besides the file.
+/// Memory that Linux has besides the file.
 const LINUX_BYTES: u64 = 384 << 20;
 
-/// What a window came to, all rounds together; the keys are those that the probe writes.
+/// Counts of a window, all rounds together; the keys are those that the probe writes.
 #[derive(Deserialize, Clone, Copy, Debug)]
 pub struct Around {
     /// log2 of the pages of the window.

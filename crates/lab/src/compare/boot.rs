@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// itself.
 const PROBE: &str = "/.softfault-probe";
 const PROBE_AS_INIT: &str = "/.softfault-init";
-/// What the probe tells Linux about huge pages.
+/// File by which the probe sets Linux's huge pages.
 const HUGE_PAGES: &str = "/.softfault/huge-pages";
 /// Lines of Linux's log that tell why it ended early.
 const NR_LOG_LINES: usize = 12;

@@ -17,7 +17,7 @@ const OTHERWISE: &str = "a kernel package of Debian's can be given by --linux FI
 pub struct Kernel {
     /// Package and version.
     pub name: String,
-    /// What QEMU's `-kernel` takes.
+    /// The file for QEMU's `-kernel`.
     pub image: PathBuf,
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::hash::{BuildHasher, RandomState};
 
-/// What the probe says of a run; the keys are those that it writes.
+/// The probe's record of a run; the keys are those that it writes.
 #[derive(Deserialize, Clone, Debug, PartialEq)]
 pub struct Record {
     pub wall_ns: u64,
@@ -33,7 +33,7 @@ pub struct Ran {
     pub errors: Vec<u8>,
 }
 
-/// What stands before each record: no program can guess it.
+/// Returns the mark before each record: no program can guess it.
 pub fn marker() -> String {
     format!("softfault-record-{:016x}:", RandomState::new().hash_one(0))
 }

@@ -54,7 +54,7 @@ pub struct Simulated {
     arena: Mapping,
     frames: [FrameRange; 1],
     nr_cpus: usize,
-    /// What `begin` says.
+    /// The answer of `begin`.
     is_zero: bool,
 }
 

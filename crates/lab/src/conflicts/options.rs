@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use softfault::{FaultLocking, HugetlbLocking};
 
 const HELP: &str = "\
-What is counted
+Measurement
   CPUs are simulated: one thread acts as each CPU in turn, one fault per turn, all in one address space. The
   core's sources are compiled a second time so that each atomic operation records its 64-byte cache line.
   transfer   a write to a line that another CPU wrote last: the line moves between caches
@@ -95,7 +95,7 @@ pub enum Frames {
     Aged,
 }
 
-/// What a fault maps.
+/// Size of the page that a fault maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pages {
     order: u8,

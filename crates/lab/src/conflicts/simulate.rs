@@ -33,7 +33,7 @@ pub struct Place {
     pub read_misses: u64,
 }
 
-/// What a run counted.
+/// Counts of a run.
 pub struct Counted {
     /// Faults taken.
     pub nr_faults: u64,
@@ -181,7 +181,7 @@ fn take_turns(
     Ok(nr_faults)
 }
 
-/// What a read fault maps besides its page.
+/// Returns the setting for the neighbours that a read fault maps.
 fn window(options: &Options) -> FaultAround {
     let Some(window) = options.fault_around else { return FaultAround::DEFAULT };
     // The recorded core has types of its own.

@@ -16,7 +16,7 @@ pub struct Load {
     pub pattern: Pattern,
     /// Pages of the file.
     pub nr_pages: u64,
-    /// What they are in.
+    /// Size of the folios that they are in.
     pub folios: Folios,
     /// How ours maps neighbours.
     pub neighbours: Age,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 const GIB: f64 = (1u64 << 30) as f64;
 
 const HELP: &str = "\
-What is measured
+Measurement
   The program of 2014 that showed what fault-around saves. A file of GIB is in memory. Each thread of one process
   maps it for itself, shared and read-only, and reads it. A read fault maps the page and, of the 2^order pages
   around it, those that are in memory. Rows run in a random order within each repetition.
@@ -73,7 +73,7 @@ Examples:
   softfault fault-around --threads 1,2,8 --plot around.svg
   softfault fault-around --json | jq -r '[.system, .order, .threads, .minor_faults, .wall_s] | @tsv'";
 
-/// What the file's pages are in.
+/// Size of the folios of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Folios {
     /// One page each
@@ -95,7 +95,7 @@ impl Folios {
     }
 }
 
-/// What the entries of neighbours say.
+/// State of the entries of neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Age {
     /// Used, as on Linux for x86-64
@@ -120,7 +120,7 @@ pub struct Options {
     /// Orders of the window, 0 to 9, or adaptive, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,1,3,4,5,7,9,adaptive", value_parser = parse_window)]
     pub orders: Vec<Window>,
-    /// What to compare with
+    /// System to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
     /// Folios of the file in memory, on both systems

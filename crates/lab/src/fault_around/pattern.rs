@@ -33,7 +33,7 @@ pub trait Mapped {
     fn word(&self, index: u64) -> Result<u64, LabError>;
 }
 
-/// What word 0 of a page of the file is.
+/// Returns word 0 of a page of the file.
 pub fn mark_of(page: u64) -> u64 {
     page + 1
 }
@@ -54,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// What is read once before anything is timed, in mappings of their own: so the first timed reads find code, tables and
+    /// Returns the pattern of the reads before anything is timed, in mappings of their own: so the first timed reads find code, tables and
     /// the processor's caches as the second ones do. All pages in order, where a random order takes long.
     pub fn of_warm_up(self) -> Pattern {
         if self == Pattern::Random { Pattern::Seq } else { self }

@@ -54,7 +54,7 @@ pub struct Report {
     pub reps: u32,
     /// Release of the host's kernel.
     pub kernel: String,
-    /// What ran in QEMU, if something did.
+    /// The kernel that ran in QEMU, if one did.
     pub kernel_in_qemu: Option<String>,
     /// Whether Linux ran, too.
     pub with_linux: bool,

@@ -11,7 +11,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 const LEAST_BYTES: u64 = 32 << 20;
 
 const HELP: &str = "\
-What is measured
+Measurement
   A hosted machine starts with --size GiB of free memory. Then one frame is kept in --share percent of its
   2 MiB blocks, chosen at random. Almost all memory stays free, but few blocks are free as a whole:
     unmovable   (the default) one random frame is taken out of use, like a kernel's own data

@@ -26,7 +26,7 @@ pub struct Program {
 
 /// All that a run has found.
 pub struct Report {
-    /// What was kept.
+    /// The kind of frames that were kept.
     pub kind: &'static str,
     /// In how many of the blocks, percent.
     pub share: u32,

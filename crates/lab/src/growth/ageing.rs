@@ -46,7 +46,7 @@ struct Program<'a> {
     areas: Vec<Area>,
 }
 
-/// What has been done so far.
+/// The state of the ageing.
 struct Ageing<'a> {
     vm: &'a Vm<Simulated>,
     cpus: u64,

@@ -21,7 +21,7 @@ pub struct Place {
 /// Touches of one call whose places are kept: memory is bounded, counts are not.
 const MOST_KEPT: usize = 1 << 20;
 
-/// What one call touched.
+/// The words that one call touched.
 #[derive(Default)]
 struct Touched {
     nr: u64,

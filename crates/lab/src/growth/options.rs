@@ -16,7 +16,7 @@ const CALL_BYTES: u64 = 96 << 10;
 const MOST_AGED_BYTES: u64 = 64 << 30;
 
 const HELP: &str = "\
-What is counted
+Measurement
   The core's sources run on simulated CPUs, compiled so that each access to a shared word is recorded. Each row
   makes --calls calls, each on a random CPU; `steps` is the number of words that the most expensive call
   touched. No call should cost more in a larger machine: the goal is at most 2 times the steps of the first

@@ -21,7 +21,7 @@ pub struct Report {
 
 /// One row in all machines.
 pub struct Line<'a> {
-    /// What is called.
+    /// The call.
     pub what: What,
     /// In which memory.
     pub state: State,

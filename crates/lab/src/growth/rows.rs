@@ -18,7 +18,7 @@ const TIMED_OF: u32 = 8;
 /// One row in one machine.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was called.
+    /// The call.
     pub what: What,
     /// In which memory.
     pub state: State,

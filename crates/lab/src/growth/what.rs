@@ -1,6 +1,6 @@
 //! The names and special properties of the rows.
 
-/// What is called.
+/// The call of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// The beginning of all, over memory that is zero.

@@ -9,13 +9,13 @@ use clap::Args;
 use softfault::clear::ClearOrder;
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// What the program of 2011 used.
+/// Size of the memory of the program of 2011.
 const DEFAULT_GIB: f64 = 3.0;
 /// Below this the default is not made smaller: better to say that there is no memory.
 const SMALLEST_GIB: f64 = 0.25;
 
 const HELP: &str = "\
-What is measured
+Measurement
   The program of 2011 that demonstrated transparent huge pages: a memset of fresh memory, which faults in each
   page, two more memsets of the same memory, then two passes that write one byte in each 4,096. It runs on the
   hosted machine and on this host's Linux, with 4 KiB pages (off), 2 MiB pages (on), and 2 MiB pages of a pool
@@ -84,7 +84,7 @@ pub struct Options {
     /// Order of clearing our huge pages, or `calibrated`
     #[arg(long, value_name = "ORDER", default_value = "runs", value_parser = parse_clearing)]
     pub clear_order: Clearing,
-    /// What to compare with
+    /// System to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
     /// Also on pages of the host's pool: needs root, and changes the size of that pool meanwhile

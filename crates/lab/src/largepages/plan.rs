@@ -36,7 +36,7 @@ impl System {
 }
 
 impl Thp {
-    /// What every Linux can be asked for, too.
+    /// Those that every Linux has, too.
     pub const BOTH: [Thp; 2] = [Thp::Off, Thp::On];
     /// Whether there are huge pages.
     pub fn is_huge(self) -> bool {
@@ -117,7 +117,7 @@ impl Row {
             Row::StrideAgain => "the same again (*)",
         }
     }
-    /// What the program of 2011 printed.
+    /// Returns the line that the program of 2011 printed.
     pub fn name_2011(self) -> &'static str {
         match self {
             Row::Fresh => "memset page fault",

@@ -17,7 +17,7 @@ pub struct Sample {
     pub huge_share: f64,
 }
 
-/// What the strides write.
+/// The byte that the strides write.
 const MARK: u8 = 0xa5;
 
 fn stride(piece: Piece) {

@@ -51,7 +51,7 @@ pub struct Comparison {
     pub key: &'static str,
     /// Ours.
     pub own: Thp,
-    /// What it stands beside.
+    /// The column beside it.
     pub other: Job,
     /// In words.
     pub text: &'static str,

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use softfault::{HugetlbLocking, Order};
 
 const HELP: &str = "\
-What is measured
+Measurement
   The program of 2013 that showed what one mutex around page faults on huge pages costs. SIZE_KB of pages from a
   reserved pool are mapped. THREADS threads write one byte every SKIP_KB; so each page faults once, and is cleared. All
   rows run with 1 thread, too, in a random order within each repetition.
@@ -123,7 +123,7 @@ pub struct Options {
     /// Mutexes of the table, rounded up to a power of two [default: twice the threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub mutexes: Option<u64>,
-    /// What to compare with: linux needs root, and sets the size of the host's pool for a while
+    /// System to compare with: linux needs root, and sets the size of the host's pool for a while
     #[arg(long, value_enum, default_value = "none")]
     pub against: Against,
     #[command(flatten)]

@@ -24,7 +24,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What one row of one repetition took.
+/// Times of one row in one repetition.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sample {
     /// From the first thread's start to the last one's end.
@@ -44,9 +44,9 @@ pub struct Load<'a> {
     pub cpus: &'a [usize],
     /// Pages, all threads together.
     pub nr_pages: u64,
-    /// What each of them is.
+    /// The size of each of them.
     pub pages: Pages,
-    /// What is written to each.
+    /// The stores to each after its fault.
     pub write: Write,
 }
 

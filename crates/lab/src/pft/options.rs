@@ -13,7 +13,7 @@ use softfault::clear::{Ways, Zeroing};
 const GIB: f64 = (1u64 << 30) as f64;
 
 const HELP: &str = "\
-What is measured
+Measurement
   GIB of anonymous memory is mapped. Each thread is pinned to a CPU and writes to its own share of the pages,
   all for the first time. Fault-locking modes, Linux and the plain zeroing of the same pages are
   run in a random order within each repetition, so that changes of the host's speed affect all of them.
@@ -173,10 +173,10 @@ pub struct Options {
     /// Size of the pages that a fault maps
     #[arg(long, value_enum, default_value = "small")]
     pub pages: Pages,
-    /// What to compare with
+    /// System to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
-    /// What to write to a page after its fault [default: one; none if the frames are zero]
+    /// Bytes to write to a page after its fault [default: one; none if the frames are zero]
     #[arg(long, value_enum)]
     pub write: Option<Write>,
     /// Instructions that zero frames, separated by commas
@@ -220,7 +220,7 @@ impl Options {
         (whole * times).next_multiple_of(2 << 20)
     }
 
-    /// What to write to a page after its fault.
+    /// Returns the stores to a page after its fault.
     pub fn written(&self) -> Write {
         Write::or_default(self.write, self.frames)
     }

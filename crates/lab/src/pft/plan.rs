@@ -4,7 +4,7 @@ use super::options::{Chosen, Options};
 use softfault::FaultLocking;
 use std::fmt;
 
-/// What a row's threads do.
+/// The work of a row's threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// `handle_fault` on each page.
@@ -22,7 +22,7 @@ pub enum Work {
 /// One row to be: what is done, by how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// What.
+    /// The work.
     pub work: Work,
     /// By how many.
     pub nr_threads: usize,

@@ -9,13 +9,13 @@ use softfault::clear::ClearTable;
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was done.
+    /// The work of its threads.
     pub work: Work,
     /// Threads.
     pub nr_threads: usize,
     /// Who chose how frames are zeroed; of ours only.
     pub zeroing: Chosen,
-    /// What was written to each page, as on the command line.
+    /// The stores to each page, as on the command line.
     pub write: &'static str,
     /// GiB touched in a repetition.
     pub gib: f64,
@@ -54,7 +54,7 @@ impl Row {
     pub fn system(&self) -> &'static str {
         if self.is_ours() { "softfault" } else { "linux" }
     }
-    /// What was done, and the way of zeroing if somebody has chosen one.
+    /// Returns the name of the work, with the way of zeroing if somebody has chosen one.
     pub fn name(&self) -> String {
         match self.zeroing {
             Chosen::Auto => self.work.name().into(),
@@ -85,15 +85,15 @@ impl Row {
     }
 }
 
-/// What a run has found.
+/// Result of a run.
 pub struct Report {
-    /// What was typed.
+    /// The options as typed.
     pub options: Options,
     /// Release of the host's kernel.
     pub kernel: String,
     /// All rows of the experiment, in the order in which they are printed.
     pub rows: Vec<Row>,
-    /// What the library's choice of zeroing rests on.
+    /// The measurements from which the library chose how to zero.
     pub zeroing: ClearTable,
 }
 

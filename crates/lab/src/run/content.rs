@@ -1,6 +1,6 @@
 //! A file of the machine, a folder or a link.
 
-/// What is at a path.
+/// A file, a folder or a link.
 #[derive(Clone)]
 pub enum Content {
     /// A file, with its permissions.

@@ -93,7 +93,7 @@ impl Payload {
     }
 }
 
-/// What is at an absolute path, links followed as a kernel would.
+/// Returns the content at an absolute path, links followed as a kernel would.
 fn resolve<'a>(files: &'a [(String, Content)], path: &Path) -> Option<&'a Content> {
     let mut rest: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
     let mut at = PathBuf::new();

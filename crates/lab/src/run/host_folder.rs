@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What was left out.
+/// Entries that were left out.
 #[derive(Default, Debug)]
 pub struct LeftOut {
     /// Sockets, pipes and devices.
     nr_special: usize,
-    /// What this user may not read, or what went away meanwhile.
+    /// Entries that this user may not read, or that went away meanwhile.
     nr_unreadable: usize,
-    /// What has a name that is not UTF-8.
+    /// Entries with a name that is not UTF-8.
     nr_unnamed: usize,
     /// The first of all, and why.
     first: Option<(PathBuf, String)>,

@@ -38,7 +38,7 @@ pub enum RunError {
     Host(String),
     /// The machine, or the program in it, did not come to its end.
     Machine {
-        /// What a caller is to see.
+        /// The exit code for the caller.
         code: u8,
         /// The reason.
         why: String,
@@ -58,7 +58,7 @@ impl fmt::Display for RunError {
 }
 
 impl RunError {
-    /// What the command returns for it.
+    /// Returns the exit code of the command.
     pub fn exit_code(&self) -> u8 {
         match self {
             RunError::Argument(_) => 2,

@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const DEFAULT_CPUS: u32 = 2;
 /// Kernel, heap and tables, with room for a small program.
 pub const LEAST_BYTES: u64 = 32 * MIB;
-/// What the kernel's direct map reaches.
+/// Memory that the kernel's direct map reaches.
 const MOST_BYTES: u64 = 512 << 30;
 
 const HELP: &str = "\

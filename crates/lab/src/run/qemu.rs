@@ -23,7 +23,7 @@ pub struct Machine {
     pub cpu: String,
     /// Whether its clock counts instructions; there is one CPU then.
     pub counted: bool,
-    /// What `-kernel`, `-initrd` and `-append` take.
+    /// Values of `-kernel`, `-initrd` and `-append`.
     pub kernel: PathBuf,
     pub archive: PathBuf,
     pub append: String,
@@ -36,7 +36,7 @@ pub struct Machine {
     pub verbose: bool,
 }
 
-/// What is done with the program's output.
+/// Where the program's output goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// Written to standard output and standard error at once.
@@ -45,7 +45,7 @@ pub enum Output {
     Kept,
 }
 
-/// What came of it.
+/// Result of a run.
 pub struct Outcome {
     /// How the kernel said it ended.
     pub end: Option<End>,
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub timed_out: bool,
     /// QEMU's own exit status; none if a signal ended it.
     pub qemu_status: Option<i32>,
-    /// What QEMU itself complained about.
+    /// QEMU's own error output.
     pub qemu_errors: String,
 }
 

@@ -12,7 +12,7 @@ const EXIT_TRIPLE_FAULT: u8 = 252;
 /// There is no QEMU.
 pub const EXIT_NO_QEMU: u8 = 253;
 
-/// What is to be told.
+/// The exit code of a run, and the reason.
 pub struct Verdict {
     /// The program's, or one of those above.
     pub code: u8,

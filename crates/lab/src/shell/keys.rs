@@ -9,7 +9,7 @@ use std::thread;
 static WAS_QUIT: AtomicBool = AtomicBool::new(false);
 /// Ends the machine: Ctrl-].
 const QUIT: u8 = 0x1d;
-/// What a terminal sends for the end of input: Ctrl-D.
+/// The byte that a terminal sends for the end of input: Ctrl-D.
 const END_OF_INPUT: u8 = 4;
 /// Without a window.
 const DEFAULT_SIZE: [u16; 2] = [24, 80];

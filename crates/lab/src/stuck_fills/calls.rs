@@ -16,7 +16,7 @@ const BASE: u64 = 1 << 40;
 /// Bytes of private memory that are mapped and unmapped.
 const PRIVATE_BYTES: u64 = 64 << 10;
 
-/// What the other threads sleep in.
+/// The reason for which the other threads sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
     /// Faults whose reads never end.

@@ -5,7 +5,7 @@ use clap::Args;
 use softfault::machine::MAX_CPUS;
 
 const HELP: &str = "\
-What is measured
+Measurement
   A program has mapped a file. --sleepers threads of it, each a CPU of the hosted machine, sleep:
     fills     each in a read fault on a page of the file whose read never ends
     sleepers  each outside the subsystem, as in a system call of another kind

@@ -44,7 +44,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a run printed and returned.
+/// Output and exit code of a run.
 pub struct Ran {
     pub code: i32,
     pub output: String,
