@@ -27,7 +27,7 @@ const MANY: u32 = 10_000_000;
 pub struct PageFault {
     /// The first byte that was not transferred; those below it were.
     pub addr: u64,
-    /// What was tried.
+    /// The kind of access.
     pub access: Access,
 }
 
@@ -37,7 +37,7 @@ pub struct PageFault {
 pub struct Trap {
     /// The first byte that was not transferred; those below it were.
     pub addr: u64,
-    /// What was tried.
+    /// The kind of access.
     pub access: Access,
     /// The core's reason.
     pub cause: FaultError,

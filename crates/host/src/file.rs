@@ -9,7 +9,7 @@ use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// A fill that a file is asked for. Its bytes are borrowed from it: who answers it, or keeps it, has no bytes any more.
+/// A fill that a file is asked for. Its bytes are borrowed from it: after an answer, or if the fill is kept, they cannot be used.
 pub struct HostFill<'a> {
     pub(crate) fill: FileFill,
     pub(crate) arena: &'a Arena,

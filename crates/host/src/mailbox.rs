@@ -80,7 +80,7 @@ impl Mailbox {
         posts.served += posts.waiting.len() as u64;
         posts.waiting.clear();
         posts.overflow = false;
-        // Last, and under the lock: who sees the flag down sees clean entries.
+        // Last, and under the lock: a CPU that sees the flag down sees clean entries.
         self.any.store(false, Release);
     }
 

@@ -20,7 +20,7 @@ const PAGE: u64 = 4096;
 const AT: u64 = 4;
 
 std::thread_local! {
-    /// What the embedder has saved.
+    /// Bytes that the embedder has saved.
     static SAVED: Cell<Option<[u8; 2]>> = const { Cell::new(None) };
 }
 

@@ -20,7 +20,7 @@ const AT: u64 = 4;
 /// The bytes of the file before the hole, and in it.
 const OLD: u8 = 1;
 const HOLE: u8 = 2;
-/// What is stored.
+/// The byte that is stored.
 const STORED: u8 = 9;
 
 std::thread_local! {

@@ -263,7 +263,7 @@ fn a_split_against_a_fault() {
     split_against(1, goes_out, |w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9, 8]);
 }
 
-/// The word becomes a node, by who is first.
+/// The first of the two makes the word a node.
 #[test]
 fn a_split_against_a_cut() {
     split_against(0, goes_out, |_, object| object.discard(2..LARGE), [7, 8]);

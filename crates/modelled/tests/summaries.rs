@@ -65,7 +65,7 @@ fn blocks_with(free: &[(u64, u64)]) -> &'static FewBlocks {
     Box::leak(Box::new(blocks))
 }
 
-/// What the actors do to blocks of which only these frames are free.
+/// Runs the actors on blocks of which only these frames are free.
 fn with_blocks(preemptions: usize, free: &'static [(u64, u64)], begin: BlockActor, actors: &'static [BlockActor]) {
     explore(preemptions, move || {
         let blocks = blocks_with(free);

@@ -13,7 +13,7 @@ type Object = SharedObject<'static, Modelled>;
 const PAGE: u64 = 4096;
 /// Where the object is mapped.
 const AT: u64 = 4;
-/// What is stored to page 1.
+/// The byte that is stored to page 1.
 const NEW: u8 = 9;
 
 /// The page of the store before the actors begin.
@@ -59,7 +59,7 @@ fn write_back(object: &Object) {
     object.write_back(0..2).unwrap();
 }
 
-/// What was stored is in the object, and in the file after the next write.
+/// Checks that the store is in the object, and in the file after the next write.
 fn is_stored(w: World, object: &Object) {
     w.check(&[]);
     assert_eq!(byte(object, PAGE), NEW);
@@ -121,7 +121,7 @@ fn a_write_against_a_store_and_an_unmapping() {
     });
 }
 
-/// Who has stored and has waited finds the store in the file, whoever else writes the folio.
+/// An actor that has stored and has waited finds its store in the file, whoever else writes the folio.
 #[test]
 fn two_writes_and_a_store() {
     write_against(Before::Stored, |w, object| {
@@ -143,7 +143,7 @@ fn a_write_against_a_discard() {
     });
 }
 
-/// Who waits for a write that never ends is woken when its pages go.
+/// A waiter for a write that never ends is woken when its pages go.
 #[test]
 fn a_write_that_never_ends_against_a_discard() {
     let_parks_block();

@@ -29,7 +29,7 @@ fn case(seed: u64) -> Case {
     Case::new(setup, sequence(seed, limits).into_iter().map(|(op, _)| op))
 }
 
-/// What the sequence has that is still wanted.
+/// Returns how many of the sequence's cells are still wanted.
 fn gain(case: &Case, seen: &BTreeMap<String, u32>) -> usize {
     let mut cells = cells(case);
     cells.retain(|cell| seen.get(cell).is_none_or(|nr| *nr < ENOUGH));

@@ -92,7 +92,7 @@ fn nr_known_pages() -> usize {
 /// One round.
 #[derive(Clone, Debug)]
 pub struct Round {
-    /// What each actor does; one with an empty list takes random deeds.
+    /// The deeds of each actor; one with an empty list takes random deeds.
     pub deeds: Vec<Vec<Deed>>,
     /// Decides machine, deeds and places.
     pub seed: u64,
@@ -117,7 +117,7 @@ impl Round {
     ///
     /// # Errors
     ///
-    /// What was wrong, and how to see it again.
+    /// The defect, and how to see it again.
     pub fn play(&self) -> Result<Vec<usize>, String> {
         // Lists of decisions are for two actors.
         let reads = Reads::of(self.seed, matches!(self.schedule, Schedule::Seeded(_)));

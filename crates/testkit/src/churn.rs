@@ -78,7 +78,7 @@ impl Size {
 ///
 /// # Errors
 ///
-/// What was wrong first.
+/// The first defect.
 pub fn run<F: Tested>(seed: u64, size: Size) -> Result<HugeCounts, String> {
     let vm = machine::<F>(seed, size.nr_cpus)?;
     let (before, world) = {

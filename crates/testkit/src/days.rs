@@ -98,7 +98,7 @@ pub struct Progress {
     pub nr_uses: u64,
 }
 
-/// What was found.
+/// Result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     /// Which pages the processes had.
@@ -115,7 +115,7 @@ pub struct Row {
     pub nr_object_pages: u64,
     /// See [`nr_used`](Row::nr_used).
     pub nr_pins: u64,
-    /// What the pager and failing memory have done.
+    /// Events that the pager and failing memory have caused.
     pub trouble: TroubleCounts,
     /// Blocks' worth of free pages.
     pub nr_possible: u64,
@@ -132,7 +132,7 @@ impl Row {
         self.nr_after * 100 / self.nr_possible.max(1)
     }
 
-    /// What the run had less of than was asked for: processes, uses of a block, pages of objects among those in use, or
+    /// Returns the first count that is lower than was asked for: processes, uses of a block, pages of objects among those in use, or
     /// pinned pages among all. Some libraries and pins have ended just before, so nine tenths of those are enough.
     pub fn shortfall(&self, size: Size) -> Option<String> {
         let nine_tenths_of = |of: u64, permille: u64| of * permille / 1000 * 9 / 10;
@@ -152,7 +152,7 @@ impl Row {
 ///
 /// # Errors
 ///
-/// What went wrong first: a byte, an invariant, a frame that did not come back.
+/// The first defect: a byte, an invariant, a frame that did not come back.
 pub fn run(seed: u64, size: Size, mix: Mix, progress: &mut dyn FnMut(Progress)) -> Done<Row> {
     let config = HostedConfig::default()
         .with_nr_cpus(size.nr_cpus)

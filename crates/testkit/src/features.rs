@@ -142,7 +142,7 @@ impl Features {
         Features(self.0 & others.0)
     }
 
-    /// What the core has besides.
+    /// Returns the features that only the core has.
     pub fn missing(self) -> impl Iterator<Item = Feature> {
         let core = Features::default();
         Feature::ALL.into_iter().filter(move |feature| core.has(*feature) && !self.has(*feature))

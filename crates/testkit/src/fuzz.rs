@@ -74,7 +74,7 @@ pub fn run_on<F: Tested>(bytes: &[u8]) -> Result<(), String> {
 }
 
 impl Case {
-    /// What the bytes mean.
+    /// Decodes the bytes.
     pub fn decode(bytes: &[u8]) -> Case {
         let (setup, ops) = coding::decode(bytes);
         Case::new(setup, ops)

@@ -29,7 +29,7 @@ pub struct Limits {
     pub heap: bool,
     /// Whether mappings may grow (`MAP_GROWSDOWN`), which looks beyond the pages.
     pub grows: bool,
-    /// What all sides have.
+    /// Features that all sides have.
     pub features: Features,
     /// Additional steps about huge pages, in percent of all steps.
     pub huge_percent: u64,

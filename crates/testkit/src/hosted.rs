@@ -27,7 +27,7 @@ pub struct Programs<'vm, F: Format = X86_64> {
     objects: Objects<'vm, F>,
 }
 
-/// What steps make once, and all programs have then.
+/// Objects that steps make once, and all programs have then.
 pub struct Objects<'vm, F: Format> {
     files: OnceLock<Files<'vm, F>>,
     pool_file: OnceLock<SharedObject<'vm, Hosted<F>>>,
@@ -134,12 +134,12 @@ impl<'vm, F: Format> Programs<'vm, F> {
     }
 }
 
-/// What is free, or was and is no memory any more; the huge zero page stays once it is there.
+/// Returns the frames that are free, or were and are no memory any more; the huge zero page stays once it is there.
 pub fn nr_free_pages<F: Format>(vm: &Vm<Hosted<F>>) -> u64 {
     vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc) + vm.event(Event::FramesPoisoned)
 }
 
-/// What happened to huge pages, and to the frames of which words.
+/// Counts of events of huge pages, and of free frames that are not zero, by word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HugeCounts {
     /// Faults that got one of 2 MiB.

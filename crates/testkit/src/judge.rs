@@ -18,13 +18,13 @@ use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
 pub struct Difference {
     /// Its number.
     pub step: usize,
-    /// What the model says.
+    /// Outcome in the model.
     pub expected: Outcome,
-    /// What the host's Linux did, if it was asked.
+    /// Outcome on the host's Linux, if it was asked.
     pub linux: Option<Outcome>,
-    /// What the core did, if it was asked.
+    /// Outcome in the core, if it was asked.
     pub hosted: Option<Outcome>,
-    /// What else is wrong.
+    /// Further defects.
     pub note: String,
 }
 
@@ -132,7 +132,7 @@ impl Judge {
         Ok(())
     }
 
-    /// What has happened to huge pages.
+    /// Returns the counts of events of huge pages.
     pub fn huge_counts(&self) -> HugeCounts {
         let mut counts = self.huge;
         counts.add(&self.vm);

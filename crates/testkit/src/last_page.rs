@@ -42,7 +42,7 @@ impl Case {
     pub const ALL: [Case; 3] = [Case::H1, Case::H2, Case::H2Private];
 }
 
-/// What was played.
+/// Counts of the rounds that were played.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Played {
     /// Stores that had the page in the end.

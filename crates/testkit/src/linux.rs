@@ -34,7 +34,7 @@ const PARENT: u32 = 99;
 /// A sequence of [`MAX_OPS`] takes well under a second, and as many times longer as other work on the machine makes it.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// What parent and children share (N1).
+/// Memory that parent and children share (N1).
 #[repr(C)]
 pub(crate) struct Board {
     /// Counts sequences: a fork of an older one ends itself.
@@ -172,7 +172,7 @@ impl Linux {
         if good { Ok(outcomes) } else { self.run(ops) }
     }
 
-    /// What this host's kernel has.
+    /// Returns the features of this host's kernel.
     pub fn features(&mut self) -> Result<Features, LinuxError> {
         Features::probe(|steps| Ok(self.run(steps)?.last().is_some_and(Outcome::is_success)))
     }

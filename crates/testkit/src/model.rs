@@ -38,7 +38,7 @@ pub const EXEC: u64 = 4;
 /// The words of a page that are not zero, by offset in bytes.
 pub(crate) type Content = BTreeMap<u16, u64>;
 
-/// What a page has got.
+/// State of the memory of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Present {
     /// Nothing yet: zeroes when it is touched.
@@ -55,7 +55,7 @@ pub(crate) enum Present {
     Failed,
 }
 
-/// What is fixed when a page is mapped, or changed by a call for a range.
+/// Properties that are fixed when a page is mapped, or changed by a call for a range.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attrs {
     pub(crate) prot: u64,
@@ -152,7 +152,7 @@ pub struct Model {
     has_pager: bool,
 }
 
-/// What has to come of a step.
+/// The outcome that a step has to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expected {
     /// The outcome.
@@ -363,7 +363,7 @@ pub(crate) fn page_range(addr: u64, len: u64) -> (u64, u64) {
     (addr / PAGE, (addr + len).div_ceil(PAGE))
 }
 
-/// What the generator asks.
+/// Questions of the generator.
 impl Model {
     /// A mapped range of at most `nr` pages at or behind `from`, else before it.
     pub(crate) fn mapped_near(&self, who: u64, from: u64, nr: u64) -> Option<(u64, u64)> {

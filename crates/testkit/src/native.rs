@@ -43,7 +43,7 @@ pub fn prepare() {
     probe::install();
     refuse_huge_pages();
     limit(libc::RLIMIT_STACK, 8 << 20);
-    // Refused to who is not root and has less; then sequences go without.
+    // Refused if the caller is not root and has less; then sequences go without.
     limit(libc::RLIMIT_MEMLOCK, 16 * LOCKED_PAGES_MAX * PAGE);
     call(libc::SYS_setresgid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
     call(libc::SYS_setresuid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
@@ -173,7 +173,7 @@ impl Turn {
         }
     }
 
-    /// What a placing call gave: an address of ours, or one of the kernel's own
+    /// Returns the outcome of a placing call: an address of ours, or one of the kernel's own
     /// choice, which is then moved to `landing` or unmapped.
     fn settle(&self, ret: i64, len: u64, landing: u64) -> Outcome {
         if ret < 0 {

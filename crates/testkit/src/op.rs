@@ -28,7 +28,7 @@ pub const FILE_WORD_AT: u64 = 8;
 pub const fn file_word(page: u64) -> u64 {
     0xf11e_0000_0000_0001 + page
 }
-/// What [`Call::FileRead`] gives at the end of the file.
+/// Value of [`Call::FileRead`] at the end of the file.
 pub const FILE_END: u64 = 256;
 /// One past the last user address.
 pub const TASK_SIZE: u64 = 0x7fff_ffff_f000;
@@ -200,9 +200,9 @@ impl Call {
 pub struct Op {
     /// Which program does it: 0 is the first, the others are its descendants.
     pub who: u64,
-    /// What.
+    /// The call.
     pub call: Call,
-    /// With what; see [`Call`].
+    /// Its arguments; see [`Call`].
     pub args: [u64; 6],
 }
 
@@ -234,7 +234,7 @@ impl Op {
     }
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Success, with what the call gave.

@@ -139,7 +139,7 @@ impl<'vm, F: Format> Player<'_, 'vm, F> {
         found
     }
 
-    /// What the machine does after the step.
+    /// Lets the machine interfere after the step: daemons run, or memory fails.
     fn make_trouble(&mut self, op: &Op) {
         let Player { vm, space, children, trouble: Some(trouble), machine_turn, .. } = self else { return };
         let Ok(_turn) = machine_turn.try_lock() else { return };

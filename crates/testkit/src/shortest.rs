@@ -32,7 +32,7 @@ mod tests {
     use super::shortest;
     use crate::op::{Call, Op};
 
-    /// What takes two of the steps, in this order.
+    /// The search fails if both steps are there, in this order.
     #[test]
     fn what_is_not_needed_goes() {
         let step = |i: u64| Op::new(0, Call::Brk, &[i]);

@@ -26,7 +26,7 @@ pub(crate) struct Trouble {
     seed: u64,
 }
 
-/// What the machine does now.
+/// How the machine interferes now.
 pub(crate) enum Turn {
     Nothing,
     Daemon(Daemon),
@@ -56,7 +56,7 @@ impl Trouble {
         self.model.apply(op).ok()
     }
 
-    /// What comes after the step.
+    /// Returns how the machine interferes after the step.
     pub(crate) fn turn_after(&self, op: &Op) -> Turn {
         let seed = op.encode().iter().fold(self.seed, |seed, word| Random::new(seed ^ word).number());
         let mut random = Random::new(seed);
@@ -72,7 +72,7 @@ impl Trouble {
     ///
     /// # Errors
     ///
-    /// What was wrong.
+    /// The defect.
     pub(crate) fn fail_one<F: Format>(
         &mut self,
         vm: &Vm<Hosted<F>>,

@@ -71,7 +71,7 @@ fn a_subscriber_cannot_unbind_its_thread() {
     check(vm, &[&space]);
 }
 
-/// What a subscriber panics with may panic again when it is dropped.
+/// The value with which a subscriber panics may panic again when it is dropped.
 #[test]
 fn no_panic_of_a_subscriber_gets_through() {
     struct Again;

@@ -28,7 +28,7 @@ const SHARED_AT: u64 = 800;
 const SPARSE: u64 = 1 << 25;
 /// Farther still, a hole.
 const FAR: u64 = 1 << 26;
-/// What calls write, and nobody else.
+/// The byte that calls write, and nobody else.
 const STORED: u8 = 0x90;
 const HEAP: u64 = BASE - (64 << 20);
 
@@ -42,7 +42,7 @@ struct State<'a> {
     vm: &'a Vm<Hosted>,
     space: Space<'a>,
     child: Space<'a>,
-    /// What calls make.
+    /// Spaces that calls make.
     others: Vec<Space<'a>>,
     /// Of pages that are the space's alone: a fork copies them.
     _pins: [PinMut<'a, Hosted>; 3],
@@ -128,7 +128,7 @@ impl Snapshot {
     }
 }
 
-/// What a failure may leave behind.
+/// Memory that a failed call may keep.
 #[derive(Clone, Copy, PartialEq)]
 enum Keeps {
     /// Nothing.

@@ -28,7 +28,7 @@ fn page_out(space: &Space<'_>, first: u64, nr_pages: u64) {
     assert_eq!(space.madvise(BASE + first * PAGE, nr_pages * PAGE, Advice::PageOut), Ok(()));
 }
 
-/// What was used stays at the hand's next visit, unless the program says that it does not need it.
+/// A used page stays at the hand's next visit, unless the program says that it does not need it.
 #[test]
 fn cold_pages_have_no_second_chance() {
     in_each_setup(1, 16 << 20, |w| {

@@ -18,7 +18,7 @@ const NR_PAGES: u64 = 16;
 /// Where operations map the file once more, and where they move its private mapping.
 const THIRD: u64 = 0x38_0000_0000;
 const MOVED: u64 = 0x3c_0000_0000;
-/// What private copies have that are there before, and what operations store.
+/// The byte in private copies that are there before, and the byte that operations store.
 const COPY: u8 = 0xc1;
 const STORED: u8 = 0xee;
 /// Pages with copies.

@@ -109,7 +109,7 @@ fn advice_does_not_put_all_memory_in_transit() {
             assert!((256..1024).contains(&file.nr_kept()), "{}", file.nr_kept());
             (100..file.nr_kept()).for_each(|_| file.end_one(w.vm, Ok(())));
         }
-        // What a program wants itself is read.
+        // Pages that a program touches are read.
         let nr_kept = file.nr_kept();
         w.space.mmap(EXTRA, 8 * PAGE, RW, PRIVATE | FIXED).unwrap();
         (0..8).for_each(|page| w.space.write(EXTRA + page * PAGE, &[1]).unwrap());

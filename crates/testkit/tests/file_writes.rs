@@ -37,7 +37,7 @@ fn stores_reach_the_file() {
             object.write(6 * PAGE + 7, &[4]).unwrap();
             let pin = w.space.pin_page_mut(BASE + 8 * PAGE, Term::Short).unwrap();
             pin.write(9, &[5]);
-            // What is not in memory is zero in the storage by then.
+            // A page that is not in memory is zero in the storage by then.
             object.read(9 * PAGE, &mut [0]);
             object.zero(9 * PAGE..9 * PAGE + 1).unwrap();
             assert_eq!(object.write_back(ALL), Ok(()));

@@ -112,7 +112,7 @@ fn some(order: u8) -> Vec<u64> {
     pages
 }
 
-/// What the object has, where, and what was written there.
+/// Returns the pages of the object: orders, frames, and bytes.
 fn state(w: &World<'_>, object: &Object<'_>, pages: &[u64]) -> Vec<(u8, u64, Pfn, [u8; 8])> {
     let of_page = |page: &u64| {
         let (order, pfn) = (object.object_page_state(*page).unwrap().order.0, faulted_frame(w.space, AT + page * PAGE));

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 const NR_PAGES: u64 = 512;
 
-/// What lies in which 2 MiB behind `AT`.
+/// The ranges of 2 MiB behind `AT`, by their state.
 const OWN: u64 = 0;
 const SHARED_HUGE: u64 = 1;
 /// The child has split its mapping of it.

@@ -190,7 +190,7 @@ fn no_guards_are_refused_while_there_are_frames_for_them() {
     succeeds_with_what_it_uses("guards", guards, |space| map(space, AREA, AREA_LEN));
 }
 
-/// What fork(2) and mremap(2) are called on, in a space of its own: a huge page where
+/// The memory for fork(2) and mremap(2), in a space of its own: a huge page where
 /// the setting gives one, pages of three leaf tables, one of them pinned.
 struct Subject<'a> {
     vm: &'a Vm<Hosted>,

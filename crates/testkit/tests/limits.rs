@@ -288,7 +288,7 @@ fn map_32bit_gives_the_second_gibibyte_or_nothing() {
     });
 }
 
-/// What a mapping of `/dev/zero` is refused, and where it is one with its neighbour.
+/// Mappings of `/dev/zero`: their refusals, and when one joins its neighbour.
 #[test]
 fn zeroes_of_a_file_are_anonymous_memory_with_an_offset() {
     alone(|w| {

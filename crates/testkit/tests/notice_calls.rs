@@ -23,7 +23,7 @@ const REFUSAL: &str = "I8: called back from Machine::notify";
 /// Longer than any step takes on a host with other work to do.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the subscriber is to do, and did.
+/// The calls that the subscriber is to make, and their results.
 #[derive(Default)]
 struct Script {
     at: Option<Moment>,
@@ -33,7 +33,7 @@ struct Script {
     failure: Option<String>,
 }
 
-/// What is going on, for those who wait for it: the round, the call, since when.
+/// The present step, for those who wait for it: the round, the call, since when.
 #[derive(Clone)]
 struct Step(Arc<Mutex<(String, &'static str, Instant)>>);
 
@@ -182,7 +182,7 @@ fn each_call_alone_while_memory_is_full() {
 /// `impl` blocks of these have functions that a subscriber could call.
 const TYPES: [&str; 8] =
     ["Vm<", "AddressSpace<", "SharedObject<", "HugetlbSubpool<", "Subscription<", "Pin<", "PinMut<", "Active<"];
-/// What a `Vm` consists of: their functions are called on it.
+/// The components of a `Vm`: their functions are called on it.
 const COMPONENTS: [&str; 3] = ["Base<", "Memory<", "Links<"];
 
 fn functions(path: &std::path::Path, found: &mut Vec<String>) {

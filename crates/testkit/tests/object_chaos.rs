@@ -46,7 +46,7 @@ struct Size {
 const SMALL: Size = Size { nr_pages: 3 * 512, arena_bytes: 24 << 20, nr_discarded: 700 };
 const GIB: Size = Size { nr_pages: 262_144 + 1024, arena_bytes: 3200 << 20, nr_discarded: 250_000 };
 
-/// What a page shows once it was written.
+/// Returns the word that a page shows once it was written.
 fn tag(page: u64) -> u64 {
     page * 0x0101_0101_0001 + 0x77
 }
@@ -147,7 +147,7 @@ struct Actor<'a, 'vm> {
     id: u16,
     random: Random,
     pins: Vec<(u64, PinMut<'vm, Hosted>)>,
-    /// What it wrote last to its own pages of the safe object.
+    /// Its last stores to its own pages of the safe object.
     mine: [u64; NR_SAFE as usize],
 }
 

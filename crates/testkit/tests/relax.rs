@@ -102,7 +102,7 @@ fn each_operation_meets_each_other_while_the_kth_allocation_fails() {
 /// All pairs of operations on pools.
 fn pairs_of_pools() -> impl Iterator<Item = (u64, Vec<Vec<PoolDeed>>)> {
     let all = PoolDeed::ALL.iter().flat_map(|first| PoolDeed::ALL.map(|second| (*first, second)));
-    // What a deed of the other one may have taken is stored to at the end.
+    // At the end each stores to the pages that a deed of the other one may have taken.
     let then = [PoolDeed::StoreShared, PoolDeed::StoreOwn];
     let deeds = move |(first, second)| vec![vec![first, then[0], then[1]], vec![second, then[1], then[0]]];
     all.enumerate().map(move |(i, pair)| (i as u64, deeds(pair)))

@@ -55,7 +55,7 @@ fn each_kind_of_touch_is_reported() {
     });
 }
 
-/// What reclaim, compaction and splits do to a page leaves its mark.
+/// Marks of pages survive reclaim, compaction and splits.
 #[test]
 fn marks_stay_with_their_pages() {
     in_each_setup(1, 16 << 20, |w| {

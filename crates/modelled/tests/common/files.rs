@@ -1,7 +1,7 @@
 //! The file of the model's machine: one, of which every byte is its version.
 //!
 //! A read takes what the file has when it begins, and writes that at its end, so that what comes late is old. So does a
-//! write of what the frames have. What was written is kept apart from what is read.
+//! write of what the frames have. Bytes that were written are kept apart from those that are read.
 
 use super::{Modelled, Vm};
 use softfault_modelled::machine::Machine;

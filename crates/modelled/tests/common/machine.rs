@@ -153,7 +153,7 @@ pub fn small_pages_on(cpu: u16) {
 }
 
 /// Shootdowns of this CPU take so long that others get on with what they do.
-/// What that shows takes no preemption.
+/// Races with them then take no preemption.
 pub fn let_others_run_in_shootdowns_of(cpu: u16) {
     SLOW_CPU.set(Some(CpuId(cpu)));
 }
@@ -185,7 +185,7 @@ fn arena() -> *mut u8 {
     PLACE.with(|p| p.arena)
 }
 
-/// The first of the frames for who needs no machine around them: all zero.
+/// The first of the frames for tests without a machine around them: all zero.
 pub fn arena_frames() -> Pfn {
     // SAFETY: I1, I6: no thread runs yet.
     unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };

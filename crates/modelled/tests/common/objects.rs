@@ -1,4 +1,4 @@
-//! What several files of models do with an object.
+//! Operations on an object for several files of models.
 
 use super::{Modelled, RW, World, pager};
 use softfault_modelled::{AddressSpace, MapFlags, ObjectPart, SharedObject};

@@ -14,11 +14,11 @@ const NR_NAMED: usize = 5;
 pub struct Traced {
     /// Address and length in bytes.
     pub stores: Vec<(u64, u64)>,
-    /// What valgrind said last.
+    /// The last message of valgrind.
     pub last_words: String,
 }
 
-/// What the child printed.
+/// Output of the child.
 pub struct Told {
     memory: Range<u64>,
     vm: Range<u64>,

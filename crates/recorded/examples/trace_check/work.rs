@@ -1,7 +1,7 @@
 //! The run that is traced: four CPUs in turn, every kind of operation, one
 //! recorder.
 //!
-//! What it prints, each on a line of its own, in hexadecimal: where memory, the
+//! It prints, each on a line of its own, in hexadecimal: where memory, the
 //! `Vm` and the marks lie; then each write that the recorder was told of.
 
 use softfault_recorded::addr::{Access, PAGE_SIZE, Pfn};

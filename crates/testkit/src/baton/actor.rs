@@ -35,7 +35,7 @@ pub(super) struct Place {
     pub(super) is_changing: bool,
 }
 
-/// What some deeds are about: pages of private memory, or a mapping of the file.
+/// Memory that a deed is about: pages of private memory, or a mapping of the file.
 struct Region {
     start: u64,
     nr_pages: u64,
@@ -138,7 +138,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         }
     }
 
-    /// What changes no byte.
+    /// Does a deed that changes no byte.
     fn in_the_background(&mut self, deed: Deed, page: usize, range: Range<u64>) {
         let World { vm, space, .. } = self.world;
         let here = self.base();
@@ -189,7 +189,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         space.smaps(&mut |_| {});
     }
 
-    /// What was touched between a mark and a report. Others may mark meanwhile, and pages may leave: only the order of
+    /// Marks all pages untouched, then asks which were touched. Others may mark meanwhile, and pages may leave: only the order of
     /// the report is known.
     fn mark_and_report(&self, page: usize) {
         let World { object, file_object, turns, .. } = self.world;
@@ -210,7 +210,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         self.place_now().0
     }
 
-    /// What a deed about that page, or about that range of private memory, is about.
+    /// Returns the memory for a deed about that page, or about that range of private memory.
     fn region(&self, page: usize, range: &Range<u64>, at: At) -> Region {
         let of_file =
             |start, known: Range<usize>, area| Region { start, nr_pages: FILE_PAGES, known: known.collect(), area };

@@ -18,7 +18,7 @@ use softfault_host::{HostFile, HostFill, Hosted};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the storage has at first, plus the number of the page.
+/// The storage's first value of a page, less the number of the page.
 const AT_FIRST: u64 = 0xf11e_0000;
 
 /// When reads end.
@@ -30,7 +30,7 @@ pub(super) enum Answers {
     Never,
 }
 
-/// What the machine does with reads of a round.
+/// How the machine answers the reads of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reads {
     pub(super) answers: Answers,

@@ -66,7 +66,7 @@ impl History {
         History { now: 1, pages, doubtful: None, is_starved: false, reads_fail: false, problems, notes }
     }
 
-    /// What a page shows at first.
+    /// Sets the first value of a page.
     pub(super) fn has_at_first(&mut self, page: usize, value: u64) {
         self.pages[page].events[0].value = value;
     }

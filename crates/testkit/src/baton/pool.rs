@@ -52,7 +52,7 @@ impl PoolDeed {
 /// One round.
 #[derive(Clone, Debug)]
 pub struct PoolRound {
-    /// What each actor does.
+    /// The deeds of each actor.
     pub deeds: Vec<Vec<PoolDeed>>,
     /// Decides machine and places.
     pub seed: u64,
@@ -87,7 +87,7 @@ impl PoolRound {
     ///
     /// # Errors
     ///
-    /// What was wrong, and how to see it again.
+    /// The defect, and how to see it again.
     pub fn play(&self) -> Result<Vec<usize>, String> {
         let label = format!("{self:?}");
         let vm = machine(self.seed, self.deeds.len())?;
@@ -175,7 +175,7 @@ impl<'vm> World<'vm> {
         self.vm.hugetlb_counts(Order::PMD).expect("it has a pool")
     }
 
-    /// What may need frames is done again once there are some.
+    /// Does the operation once more if it failed for want of frames, with frames free again.
     fn insist<T, E: core::fmt::Debug>(
         &self,
         what: &str,

@@ -22,7 +22,7 @@ const STUCK: u64 = 300;
 /// And after which others do, who may not: a collapse takes thousands of turns.
 const STUCK_FOR_GOOD: u64 = 100_000;
 
-/// What all actors share.
+/// State that all actors share.
 pub(super) struct World<'vm> {
     pub(super) vm: &'vm Vm<Hosted>,
     pub(super) space: AddressSpace<'vm, Hosted>,
@@ -31,7 +31,7 @@ pub(super) struct World<'vm> {
     pub(super) file_object: SharedObject<'vm, Hosted>,
     /// Whether a hole may have new bytes: a pinned folio stays whole, and is zeroed.
     pub(super) has_small_folios: bool,
-    /// What each actor does now.
+    /// The present deed of each actor.
     pub(super) doing: Mutex<Vec<Option<Deed>>>,
     pub(super) known: [u64; NR_KNOWN],
     pub(super) turns: Arc<Turns>,

@@ -17,7 +17,7 @@ struct Options {
     /// CPUs of each run: memory is 32 MiB for each, 256 MiB at least. 512 CPUs take 16 GiB
     #[arg(long, value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u64).range(1..=MAX_CPUS as u64))]
     cpus: Vec<u64>,
-    /// What processes have: `private` pages alone; `objects`: 10 % pages of shared objects; `pins`: 0.1 % of memory
+    /// Memory of processes: `private` pages alone; `objects`: 10 % pages of shared objects; `pins`: 0.1 % of memory
     /// pinned for long; `all` of these; `files`: libraries that are read, not always, and dropped
     #[arg(long, value_delimiter = ',', default_value = "private,objects,pins,all", value_parser = mix)]
     mix: Vec<Mix>,

@@ -311,7 +311,7 @@ impl<'vm, F: Format> Chunk<'vm, F> {
     ) -> Result<(), String> {
         let i = random.below(CHUNK_PAGES) as usize;
         let page = self.pages[i];
-        // One pin each: who releases a loose one writes into the frame.
+        // One pin each: the release of a loose one writes into the frame.
         let is_held = self.held.iter().any(|held| held.page == i);
         if !page.mapped || page.prot == 0 || is_held || self.held.len() >= 6 {
             return Ok(());

@@ -6,7 +6,7 @@ use softfault::table::format::Format;
 use softfault::{Advice, FaultError, MapFlags, MremapFlags, Prot};
 use softfault_host::Running;
 
-/// What came of a touch.
+/// Result of a touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Touch {
     Done,
@@ -14,7 +14,7 @@ pub(super) enum Touch {
     Failed,
 }
 
-/// Where the stamp stands in its page: what is copied in part shows.
+/// Offsets of the stamp in its page: a partial copy shows.
 pub(super) const PLACES: [u64; 2] = [0, 4088];
 
 /// `space` 63:56 | program 55:44 | place in the chunk 43:36 | number 35:0

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Of 100 reads so many fail.
 const FAILING_PERCENT: u64 = 5;
 
-/// What the first word of a page says.
+/// Returns the first word of a page.
 pub(super) fn word_of(page: u64) -> u64 {
     0x11b_0000_0000 + page
 }

@@ -38,7 +38,7 @@ pub(super) struct Process<'vm> {
     stamps: Vec<(u64, u64)>,
 }
 
-/// What a new process is to be.
+/// The pages of a new process.
 pub(super) struct Birth {
     pub(super) nr_pages: u64,
     pub(super) nr_shared: u64,

@@ -144,7 +144,7 @@ impl<'vm> Town<'vm> {
         Process::new(space, &Birth { nr_pages, nr_shared, nr_huge }, library, &mut self.random)
     }
 
-    /// All of them at first, later one now and then; who maps the old one keeps it.
+    /// All of them at first, later one now and then; processes that map the old one keep it.
     fn renew_libraries(&mut self) -> Done {
         let nr_pages = self.nr_total * self.mix.objects_permille / 1000 / NR_LIBRARIES / 2;
         if nr_pages == 0 {
@@ -234,7 +234,7 @@ impl<'vm> Town<'vm> {
         self.free_until(self.nr_total / 2)
     }
 
-    /// What is there, before compaction.
+    /// Counts what is there, before compaction.
     pub(super) fn row(&self, size: Size) -> Row {
         let processes = self.growing.iter().flatten().chain(&self.living);
         let in_libraries: u64 = self.libraries.iter().map(SharedObject::nr_resident_pages).sum();

@@ -128,7 +128,7 @@ impl Maker {
         let (first, nr_pages) = self.limits.pages;
         let end = (first + nr_pages) * PAGE;
         if (first * PAGE..end).contains(&old) {
-            // What grows in place stays in the window.
+            // A mapping that grows in place stays in the window.
             new_len = new_len.min(end - old);
         }
         let pages = new_len.div_ceil(PAGE).max(1);

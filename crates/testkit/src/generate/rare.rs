@@ -88,7 +88,7 @@ impl Maker {
             self.push(Op::new(who, Call::Mprotect, &[cut, PAGE, prot]));
         }
         let to = self.hole(who, nr);
-        // What is cut off is more often of several than what stays.
+        // The part that is cut off is more often of several than the one that stays.
         let (kept, to, flags) = match self.random.below(4) {
             0 => (1 + self.random.below(nr), 0, self.random.below(2)),
             1 => (1 + self.random.below(nr), to, 3),
@@ -98,7 +98,7 @@ impl Maker {
         Op::new(who, Call::Mremap, &[start, nr * PAGE, kept * PAGE, flags, to, to])
     }
 
-    /// What is different about locked memory.
+    /// Makes a step that has another result on locked memory.
     fn locked(&mut self, who: u64) -> Op {
         let nr = 1 + self.random.below(16);
         let at = self.hole(who, 3 * nr);

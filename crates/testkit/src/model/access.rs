@@ -204,7 +204,7 @@ pub(super) const GUARD_GAP_PAGES: u64 = 256;
 const STACK_LIMIT_PAGES: u64 = 2048;
 const MIN_PAGE: u64 = 16;
 
-/// What touching a guard page is.
+/// Outcome of touching a guard page.
 const GUARDED: Outcome = Outcome::MAPERR;
 
 fn word_of(addr: u64) -> u16 {

@@ -108,7 +108,7 @@ impl Model {
     }
 }
 
-/// What the generator asks.
+/// Questions of the generator.
 impl Model {
     /// Whether there are files.
     pub(crate) fn has_file(&self) -> bool {

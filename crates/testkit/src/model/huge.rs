@@ -15,10 +15,10 @@ const HUGE_PAGES: u64 = 512;
 const PMD_ORDER: u32 = 9;
 const FIRST_ORDER: u32 = 2;
 
-/// What is known of the knobs.
+/// The known part of the knobs.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct HugeKnown {
-    /// What the last step set; whatever it was before.
+    /// Values that the last step set; none before the first such step.
     now: Option<KnobBits>,
     /// A Linux does the steps, too, by knobs of its own.
     beside_linux: bool,

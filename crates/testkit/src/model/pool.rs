@@ -17,7 +17,7 @@ pub(super) const HUGE_PAGES: u64 = HUGE / PAGE;
 /// The words of a page of the pool that are not zero, by offset in bytes.
 pub(super) type Words = BTreeMap<u64, u64>;
 
-/// What a mapping of the pool shows.
+/// The source of the pages of a mapping of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shows {
     /// An object.
@@ -28,7 +28,7 @@ pub(super) enum Shows {
     Behind(usize),
 }
 
-/// What is fixed when a page is mapped, or changed by a call for a range.
+/// Properties that are fixed when a page is mapped, or changed by a call for a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PoolAttrs {
     pub(super) prot: u64,
@@ -39,7 +39,7 @@ pub(super) struct PoolAttrs {
     pub(super) other: u64,
 }
 
-/// What the entry of a private mapping names.
+/// The page that the entry of a private mapping names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Has {
     /// No page of its own.
@@ -174,7 +174,7 @@ impl Model {
         pool.surplus -= pool.surplus.min(nr_unreserved);
     }
 
-    /// What is used or promised beyond the new size becomes surplus, and the reverse.
+    /// Sets the size. Pages that are used or promised beyond the new size become surplus, and the reverse.
     pub(super) fn set_pool(&mut self, nr: u64, overcommit: u64) -> Answer {
         let pool = self.pool.get_or_insert_default();
         pool.overcommit = overcommit;

@@ -101,7 +101,7 @@ impl Model {
             _ => return Ok(EINVAL),
         }
         if placed.is_none() && landing == 0 && matches!(of.0, Shows::Shared(_) | Shows::Behind(_)) {
-            // What the file got would stay.
+            // Pages that the file got would stay.
             return Err(Unknown);
         }
         let (at, nr) = (placed.unwrap_or(landing), len / HUGE);

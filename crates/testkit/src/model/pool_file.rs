@@ -104,7 +104,7 @@ impl Model {
     }
 }
 
-/// What the generator asks.
+/// Questions of the generator.
 impl Model {
     /// The program's pages of the pool, by address / 2 MiB.
     pub(crate) fn pool_pages(&self, who: u64) -> Vec<u64> {

@@ -6,7 +6,7 @@ use super::*;
 use crate::op::HUGE;
 
 impl Model {
-    /// What is in the range of base pages goes. No page of the pool is cut.
+    /// Unmaps the range of base pages. No page of the pool is cut.
     pub(super) fn unmap_pool(&mut self, who: u64, first: u64, end: u64) {
         if !self.space(who).has_pool_in(first, end) {
             return;

@@ -40,7 +40,7 @@ impl Remap {
         (to != 0).then_some(to / PAGE)
     }
 
-    /// What is wrong with the arguments whatever is mapped.
+    /// Whether the arguments are wrong whatever is mapped.
     fn is_bad(&self, task_size: u64) -> bool {
         if self.new_len == 0 || self.new_len > task_size {
             return true;

@@ -104,7 +104,7 @@ fn locked_memory_is_there_and_stays_but_not_in_a_child() {
     assert_eq!(last(&[map, (0, Call::Fork, &[1]), drop(1)]), Ok(OK));
     let always: (u64, Call, &[u64]) = (0, Call::Madvise, &[at(0), PAGE, 24]);
     assert_eq!(last(&[map, grow, always, look]), Ok(Outcome::Value(0xe)));
-    // What the zero page stood for is copied when it becomes writable: there again.
+    // A page that showed the zero page is copied when it becomes writable: there again.
     let write: (u64, Call, &[u64]) = (0, Call::Mprotect, &[at(0), PAGE, 3]);
     assert_eq!(last(&[map, grow, always, write, look]), Ok(Outcome::Value(0xf)));
 }
@@ -118,7 +118,7 @@ fn advice_that_only_files_or_huge_pages_take() {
     }
 }
 
-/// What a fork of a private page of a pool promises, to whom, and who is left without.
+/// A fork of a private page of a pool: who has a reservation then, and who gets no page.
 #[test]
 fn a_page_of_a_pool_is_shared_while_there_is_one_for_the_copy() {
     const OWN: u64 = FIXED | crate::numbers::MAP_HUGETLB;

@@ -40,7 +40,7 @@ core::arch::global_asm!(
 /// In `rax` and `rdx`.
 #[repr(C)]
 struct Answer {
-    /// What was loaded, or where it failed.
+    /// The word that was loaded, or the address where it failed.
     value: u64,
     /// 0, or signal and code as `signo << 32 | code`.
     failed: u64,

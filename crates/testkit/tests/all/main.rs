@@ -1,5 +1,5 @@
 //! The files of this folder in one binary, which the gate builds instead of a binary for each.
-//! A file that is not named here is built by itself.
+//! A file that is not named here is built as a binary of its own.
 #![allow(clippy::duplicate_mod)] // each file has `common`
 
 #[path = "../ages.rs"]

@@ -29,7 +29,7 @@ fn bits(random: &mut Random, usual: &[u64]) -> u64 {
 
 type Held<'vm> = Pin<'vm, Hosted>;
 
-/// One call with any arguments. What it answers is not looked at here.
+/// One call with any arguments. Its answer is not looked at here.
 fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>) -> Option<Space<'vm>> {
     let [a, b, c] = [(); 3].map(|()| number(random));
     let access = random.pick(&[Access::Read, Access::Write, Access::Exec]);

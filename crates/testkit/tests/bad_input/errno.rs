@@ -37,7 +37,7 @@ fn each_case<const N: usize>(cases: &[([u64; N], i32)], call: impl Fn(&Space<'_>
     }
 }
 
-// What Linux 6.18 answers on x86-64 to these very calls.
+// Answers of Linux 6.18 on x86-64 to these very calls.
 
 #[test]
 fn errno_of_mmap() {

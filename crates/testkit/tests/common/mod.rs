@@ -121,7 +121,7 @@ pub struct World<'a> {
     pub space: &'a Space<'a>,
 }
 
-/// What one of the other CPUs does, until it is told to stop.
+/// The work of one of the other CPUs, until it is told to stop.
 pub type Actor<'a> = &'a (dyn Fn(&Running<'_>, &AtomicBool) + Sync);
 
 /// Runs a test in every setup; afterwards everything has to be whole and back.
@@ -161,7 +161,7 @@ pub fn wait_until(done: impl Fn() -> bool) {
     }
 }
 
-/// What `call` panics with.
+/// Returns the message with which `call` panics.
 pub fn panics(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("should panic");
     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_string())

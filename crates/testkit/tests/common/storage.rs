@@ -35,7 +35,7 @@ pub struct Storage {
     kept: Mutex<VecDeque<Kept>>,
     /// How holes are answered.
     pub hole: Mutex<Result<(), HoleRefused>>,
-    /// What happens when the storage has been asked for a hole, and before it has one.
+    /// Called after the storage has been asked for a hole, and before it has one.
     pub before_hole: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Holes that are being made.
     open: Mutex<Vec<Range<u64>>>,

@@ -21,7 +21,7 @@ const WAITS_ALONE_MAX: u64 = 100_000;
 struct State {
     turn: usize,
     done: [bool; 2],
-    /// Waits of the CPU that is left, after the other one's part.
+    /// Waits of one CPU after the other one's part has ended.
     nr_waits_alone: u64,
     /// A CPU's part has panicked: the other one must not wait for what it owns.
     failed: bool,

@@ -29,7 +29,7 @@ fn pages_are_provided_without_a_mapping() {
     });
 }
 
-/// What a segment of System V does: the reservations come before a mapping.
+/// As for a segment of System V: the reservations come before a mapping.
 #[test]
 fn pages_are_reserved_without_a_mapping() {
     with_pool(1, 3, |w| {

@@ -126,7 +126,7 @@ fn what_was_mapped_before_leaves_no_table() {
             check(w.vm, &[w.space]);
             w.space.mmap(AT, GIB, RW, PRIVATE | FIXED).unwrap();
             assert_eq!((free(w), touch(w.space, AT), order_at(w.space, AT)), ((1, 0), Ok(()), Some(Order::BASE)));
-            // What is left in a hole is no table, either.
+            // The rest of the range of a hole is no table, either.
             w.space.mmap(AT + HUGE, HUGE, RW, SHARED | MapFlags::ANONYMOUS | FIXED).unwrap();
             touch(w.space, AT + HUGE).unwrap();
             for at in [AT + HUGE, AT + 2 * HUGE, AT] {

@@ -1,4 +1,4 @@
-//! What tests of pages of 2 MiB and of 1 GiB have in common.
+//! Common parts of the tests of pages of 2 MiB and of 1 GiB.
 
 use super::AT;
 use super::common::*;
@@ -54,7 +54,7 @@ pub fn last_page_is_touched_by_all(
     });
 }
 
-/// What calls say that would cut a page of `page_bytes`, or move a part of it to `to`.
+/// Returns the errors of calls that would cut a page of `page_bytes`, or move a part of it to `to`.
 pub fn refusals_to_cut(space: &Space<'_>, from: u64, len: u64, (page_bytes, to): (u64, u64)) -> [Errno; 7] {
     [
         space.munmap(from, len).unwrap_err().errno(),

@@ -69,7 +69,7 @@ fn reservations_are_the_mappings() {
         assert_eq!((free(w), touch(w.space, SHARED_AT), touch(w.space, AT)), ((3, 3), Ok(()), Ok(())));
         assert_eq!((free(w), touch(w.space, AT + HUGE), free(w)), ((1, 1), Ok(()), (0, 0)));
         check(w.vm, &[w.space]);
-        // What others took leaves those who reserve nothing without a page; what they see they see on.
+        // A mapping without reservations gets no page if others took all; it continues to see those that it saw.
         let other = w.vm.new_space().unwrap();
         other.mmap_object(AT, HUGE, RW, OWN | FIXED | NORESERVE, whole(&file)).unwrap();
         assert_eq!((other.handle_fault(AT, Access::Read), touch(&other, AT)), (Ok(FaultDone::Shared), GONE));

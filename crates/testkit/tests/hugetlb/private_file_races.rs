@@ -49,7 +49,7 @@ fn each_frame_of_a_private_file_may_be_refused() {
 }
 
 /// H3 and H4, private: copies, reads and new mappings against holes and sizes, in a pool that has as many pages as they
-/// need. Nobody who has a reservation is refused, what is beyond the end is not there, and no page is lost.
+/// need. No owner of a reservation is refused, no page beyond the end is there, and no page is lost.
 #[test]
 fn h3_h4_private_faults_against_holes_and_sizes() {
     with_pool(4, 4, |w| {

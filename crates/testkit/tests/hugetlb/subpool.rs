@@ -134,7 +134,7 @@ fn h11_a_refused_frame_leaves_no_subpool() {
     });
 }
 
-/// Two files of one page each, with room for two; somebody else who has the rest of the pool. Nobody is ever refused.
+/// Two files of one page each, with room for two; the rest of the pool is another's. Nobody is ever refused.
 #[test]
 fn h11_nobody_is_refused_what_another_gives_back() {
     for (most, least) in [(Some(2), 0), (Some(2), 2), (None, 1), (Some(2), 1)] {

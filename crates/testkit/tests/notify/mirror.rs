@@ -90,7 +90,7 @@ impl Mirror {
 
 const PAGES: u64 = 8;
 
-/// What a page of the window holds, ever: its own number, or zero.
+/// The only word but zero that a page of the window ever holds: its own number.
 fn mark(page: u64) -> u64 {
     0x5a5a_0000 + page
 }

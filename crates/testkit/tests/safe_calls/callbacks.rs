@@ -84,7 +84,7 @@ fn a_hook_that_calls_the_core_is_stopped() {
     space.munmap(BASE, PAGE).unwrap();
 }
 
-/// What outlives its space, and what is never given back.
+/// Pins and subscriptions outlive their space; a subscription may never be given back.
 #[test]
 fn pins_and_subscriptions_outlive_their_space() {
     let vm = Setup::PLAIN.vm(1, 8 << 20);

@@ -154,7 +154,7 @@ impl Actor<'_, '_> {
         }
     }
 
-    /// What a device with tables of its own relies on: while a lookup is current, the
+    /// Checks the promise to a device with tables of its own: while a lookup is current, the
     /// page is in that frame.
     pub(super) fn lookup(&mut self, page: usize) {
         let space = &self.world.space;

@@ -7,7 +7,7 @@ use crate::op::PAGE;
 use std::sync::PoisonError;
 
 impl Actor<'_, '_> {
-    /// A hole: first in the storage, as the core asks for. What is there afterwards is not zero, if folios are pages:
+    /// A hole: first in the storage, as the core asks for. Bytes afterwards are not zero, if folios are pages:
     /// so bytes from before the hole are told from those after it. Copies stay.
     pub(super) fn punch_file(&mut self) {
         let World { file, file_object, has_small_folios, .. } = self.world;

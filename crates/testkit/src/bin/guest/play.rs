@@ -16,17 +16,17 @@ const HOPS_PERCENT: u64 = 10;
 pub struct Difference {
     /// Its number.
     pub step: usize,
-    /// What the model says.
+    /// Outcome in the model.
     pub expected: Outcome,
-    /// What the kernel did.
+    /// Outcome on the kernel.
     pub seen: Outcome,
 }
 
 /// Steps, and room for what comes of them.
 pub struct Play {
-    /// What to do, with what has to come of it.
+    /// The steps, with their expected outcomes.
     pub steps: Sequence,
-    /// What came of it, up to the first difference.
+    /// Their outcomes, up to the first difference.
     pub seen: Vec<Outcome>,
 }
 

@@ -41,7 +41,7 @@ fn the_format_keeps_its_contract() {
     }
 }
 
-/// What the format is here for.
+/// The property for which this format is here.
 #[test]
 fn to_get_dirty_is_to_lose_a_bit() {
     let rights = Rights::READ | Rights::WRITE;
