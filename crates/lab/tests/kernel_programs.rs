@@ -48,7 +48,7 @@ fn eight_threads_on_one_and_on_four_cpus() {
 
 #[test]
 fn every_fault_locking_runs_threads() {
-    let binary = compile("disciplines", "threads", Libc::Musl);
+    let binary = compile("modes", "threads", Libc::Musl);
     for fault_locking in ["global", "fastpath2004", "split", "lockfree"] {
         let ran = run(&["--append", &format!("fault_locking={fault_locking}")], &binary, &[]);
         assert_eq!((ran.code, ran.output.as_str()), (0, "threads ok\n"), "{fault_locking}: {}", ran.errors);

@@ -70,10 +70,10 @@ Pages
           huge pages have only one locking mode
 
 JSON
-  One object per line, nothing else on standard output. Keys: system, discipline, threads, frames, gib, reps,
-  pages, page_bytes, write, zeroing (null beside Linux), user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
-  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing, ratio_to_batched_zeroing as above (null where a ratio does not
-  apply), experiment, value and unit.
+  One object per line, nothing else on standard output. Keys: system, discipline (the fault-locking mode), threads,
+  frames, gib, reps, pages, page_bytes, write, zeroing (null beside Linux), user_s, system_s, wall_s, spread,
+  faults_per_wall_s, faults_per_cpu_s, ns_per_fault, ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing,
+  ratio_to_batched_zeroing as above (null where a ratio does not apply), experiment, value and unit.
 
 Examples:
   softfault pft -g 1 -r 5 -t 1,2

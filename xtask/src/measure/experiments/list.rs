@@ -28,7 +28,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 
 const PFT_COLUMNS: &[Column] = &[
     column("system", "system", How::Text),
-    column("discipline", "discipline", How::Text),
+    column("mode", "discipline", How::Text),
     column("frames", "frames", How::Text),
     column("threads", "threads", How::Count),
     column("faults/s", "faults_per_wall_s", How::Millions),
@@ -120,7 +120,7 @@ clear alone (`/zero batch`).",
         &[],
         &[
             column("system", "system", How::Text),
-            column("discipline", "discipline", How::Text),
+            column("mode", "discipline", How::Text),
             column("threads", "threads", How::Count),
             column("ns/fault", "ns_per_fault", How::Count),
             column("spread", "spread", How::Percent),
