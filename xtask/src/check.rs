@@ -190,7 +190,7 @@ fn readme_and_mutants() -> Result<(), String> {
     beside("a sample of the mutants", sample, readme::run)
 }
 
-/// What the commands of the README run.
+/// The build for the commands of the README.
 const RELEASE: &str = "build --release";
 
 /// Runs the tests. Beside them it builds what the slow steps run: often one crate at a time, and into another folder.

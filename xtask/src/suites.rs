@@ -26,9 +26,9 @@ pub struct Suite {
     packages: &'static str,
     /// The folders in `crates` whose tests these are.
     folders: &'static [&'static str],
-    /// What has unit tests: cargo's arguments.
+    /// The targets with unit tests: cargo's arguments.
     besides: &'static str,
-    /// A package whose library has no tests of its own, though `--lib` would make some: built by itself.
+    /// A package whose library has no tests of its own, though `--lib` would make some: built separately.
     alone: Option<&'static str>,
     /// Binaries that take longest, longest first. They start first, so that the last one to end is a short one. A
     /// name that no longer exists does no harm.

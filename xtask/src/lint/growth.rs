@@ -131,7 +131,7 @@ mod tests {
 
     const LIBRARY: Library =
         Library { src: "a/src/", closed: &[("Closed", "it is"), ("Range", "two ends")], left_out: &["facade.rs"] };
-    /// What the table names.
+    /// The items that the table names.
     const BASE: &str = "pub enum Closed { A }\npub struct Range { pub start: u8, pub end: u8 }\n";
 
     fn breaches(path: &str, text: &str) -> Vec<Breach> {

@@ -10,6 +10,7 @@ mod growth;
 mod kernel;
 mod layers;
 mod paths;
+mod prose;
 mod repeats;
 mod shape;
 mod sync;
@@ -22,7 +23,7 @@ use crate::shell;
 pub struct Source {
     /// From the top of the checkout, with `/`.
     pub path: String,
-    /// What is in it.
+    /// Its text.
     pub text: String,
 }
 
@@ -92,6 +93,7 @@ pub fn run() -> Result<(), String> {
         unsafety::check,
         kernel::check,
         paths::check,
+        prose::check,
         repeats::check,
         shape::check,
         flags::check,

@@ -18,7 +18,7 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
     breaches
 }
 
-/// `folder` stands in the line, and is not the middle of a longer path.
+/// `folder` occurs in the line, and is not the middle of a longer path.
 fn starts_a_path(line: &str, folder: &str) -> bool {
     let is_start = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-/".contains(c));
     line.match_indices(folder).any(|(at, _)| is_start(at))

@@ -90,7 +90,7 @@ fn citations(text: &str, letters: &str) -> Vec<String> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_citation).map(String::from).collect()
 }
 
-/// Whether `word` stands in the text, and not as a part of another word.
+/// Whether `word` occurs in the text, and not as a part of another word.
 fn has_word(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
 }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Puts the mutants into an order that is the same for everybody who has the commit.
+/// Puts the mutants into an order that is the same for everybody at the same commit.
 pub fn shuffle(mutants: &mut [Mutant]) -> Result<(), String> {
     let commit = shell::output_of(&Line::new("git", "rev-parse HEAD"))?;
     println!("sample of commit {}", commit.trim());

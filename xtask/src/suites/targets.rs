@@ -18,7 +18,7 @@ pub fn targets(folders: &[&str]) -> Result<String, String> {
     Ok(names.iter().map(|name| format!("--test {name}")).collect::<Vec<_>>().join(" "))
 }
 
-/// Those of one folder, which need not exist. What `all` forgets is a target of its own, so that nothing is left out.
+/// Those of one folder, which need not exist. A module that `all` forgets is a target of its own, so that nothing is left out.
 fn targets_in(tests: &Path) -> Result<Vec<String>, String> {
     let Ok(entries) = fs::read_dir(tests) else { return Ok(Vec::new()) };
     let all = fs::read_to_string(tests.join(ALL).join("main.rs")).unwrap_or_default();

@@ -22,7 +22,7 @@ pub enum How {
     ReExports,
     /// `use` of a module as such.
     Module,
-    /// What it names comes through a re-export there.
+    /// It is named through a re-export there.
     Through,
 }
 

@@ -44,7 +44,7 @@ pub struct Target {
     pub through: Vec<usize>,
 }
 
-/// What it is.
+/// The kind of item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A module of the crate, named as such, and its file.

@@ -81,7 +81,7 @@ enum Seen<'a> {
 struct Reader {
     facts: Facts,
     module: String,
-    /// What `Self` is.
+    /// The type of `Self`.
     on: Option<Segments>,
 }
 

@@ -33,7 +33,7 @@ pub const CORE: Rules<'static> = Rules {
     src: "crates/softfault/src/",
     layers: LAYERS,
     // `Machine` and `Format` are what ports implement; `Harvest` is told what a
-    // removal finds, page by page, by who removes; `FrameRefusal` is an operation's error as
+    // removal finds, page by page, by the removal; `FrameRefusal` is an operation's error as
     // reclaim sees it; `Words` has no methods; `KeepsTables` is a token, and the writer
     // lock of a space is one.
     open_traits: &["Machine", "Format", "Harvest", "FrameRefusal", "Words", "KeepsTables"],

@@ -137,7 +137,7 @@ fn an_upward_call_of_a_method() {
     }
     // Seen by nobody below.
     assert_eq!(in_low("fn f(x: &X) { x.own() }\n"), []);
-    // A type above has it alone: who calls it has such a value without naming its type.
+    // A type above has it alone: a caller has such a value without naming its type.
     let mid = "pub struct Mid;\nimpl Mid {\n    pub fn rare(&self) {}\n}\n";
     let found = breaches(&[("mid", mid), ("low/a", "fn f() { x.rare() }\n"), ("low/facade", "fn f() { x.rare() }\n")]);
     assert_eq!(places(&found), ["src/low/a.rs:1"]);
