@@ -1,5 +1,5 @@
 /* The knobs of huge pages are files where Linux has them: words and numbers, what is refused, who inherits. `enabled`
-   is to be the first argument at the beginning, or `off`: never, for good. The second is the size of the pool of huge pages. */
+   is to be the first argument at the beginning, or `off`: always `never`. The second is the size of the pool of huge pages. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "hugefiles.h"

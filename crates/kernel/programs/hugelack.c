@@ -56,7 +56,7 @@ static void the_fault_does(void) {
     CHECK(set(TOP "defrag", "always") == 0);
     fragment();
     long made = COUNT("compact_success"), moved = COUNT("pgmigrate_success");
-    /* It takes more than the blocks that idle CPUs may have had in hand. */
+    /* It takes more than the blocks that idle CPUs may have reserved. */
     while (COUNT("compact_success") == made)
         work(BYTES);
     CHECK(COUNT("pgmigrate_success") > moved);

@@ -75,7 +75,7 @@ static void refusals(int fd) {
 }
 
 /* A segment that is to go does so with its last attachment, also where another mapping takes its place. shmctl would end it
- * by itself, so only the pool tells. */
+ * directly, so only the pool tells. */
 static void replaced(void) {
     int first = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | SHM_HUGETLB | 0600), second = shmget(IPC_PRIVATE, HUGE, IPC_CREAT | 0600);
     char *p = shmat(first, 0, 0);

@@ -132,7 +132,7 @@ static void remains(void) {
     CHECK(shmctl(id, IPC_RMID, 0) == 0);
 }
 
-/* mremap makes an attachment larger than the segment: what is left of it goes all the same, if it is the first part. */
+/* mremap makes an attachment larger than the segment: the rest of it goes all the same, if it is the first part. */
 static void grown(void) {
     for (long nr_gone = 0; nr_gone < 3; nr_gone++) {
         int id = shmget(IPC_PRIVATE, PAGE, IPC_CREAT | 0600);

@@ -48,7 +48,7 @@ pub fn view<M: Machine, T: Words>(machine: &M, pfn: Pfn, offset: usize) -> &T {
     unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<T>() }
 }
 
-/// Where the machine's frames lie, for those who have no machine at hand (I1).
+/// Where the machine's frames lie, for code without a reference to the machine (I1).
 pub struct LinearMap {
     /// The address at which frame 0 would lie, wrapping around.
     origin: usize,

@@ -1,6 +1,6 @@
 //! futex(2): threads that wait at an address until another wakes them.
 //!
-//! A waiter first stands in its queue and only then looks at the word, so that
+//! A waiter first joins its queue and only then looks at the word, so that
 //! a wake between the two cannot be missed; no lock is held while it looks,
 //! since looking may be a page fault.
 

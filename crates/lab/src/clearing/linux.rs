@@ -92,7 +92,7 @@ pub fn anon_huge_bytes() -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-/// Whether the host gives large pages to who asks for them: without, its rows
+/// Whether the host gives large pages to programs that ask for them: otherwise its rows
 /// would time something else.
 pub fn gives_huge_pages() -> Result<bool, LabError> {
     const NR: u64 = 8;

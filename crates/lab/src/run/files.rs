@@ -46,7 +46,7 @@ fn split(spec: &str) -> Result<(PathBuf, String), RunError> {
     Ok((source, destination))
 }
 
-/// Permissions of a file that `--file` names: who names a program means to run it.
+/// Permissions of a file that `--file` names: a program that is named is meant to run.
 const EXECUTABLE: u32 = 0o755;
 
 fn read(argument: &str, path: &Path) -> Result<Vec<u8>, RunError> {

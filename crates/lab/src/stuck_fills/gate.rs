@@ -48,7 +48,7 @@ impl Gate {
     }
 }
 
-/// Opens a gate at its end, also by an error: who sleeps is waited for.
+/// Opens a gate at its end, also by an error: sleepers are waited for.
 pub struct OpenAtEnd<'a>(pub &'a Gate);
 
 impl Drop for OpenAtEnd<'_> {

@@ -138,7 +138,7 @@ fn homes_end_with_their_memory() {
     assert_eq!(nr_without(&vm), 0, "{:?}", homes(&vm));
 }
 
-/// The home blocks of the beginning lie in holes, too: what is left ends before one.
+/// The home blocks of the beginning lie in holes, too: the rest ends before one.
 #[test]
 fn a_home_that_is_cut_ends_in_memory() {
     let vm = growing(2, 13);

@@ -226,7 +226,7 @@ fn a_claim_of_words_is_all_or_nothing() {
     assert!(block.is_told());
 }
 
-/// CPUs in turn take runs of 16 KiB to 1 MiB by chance, 73 frames on average; who has taken
+/// CPUs in turn take runs of 16 KiB to 1 MiB by chance, 73 frames on average; returns the CPUs that have taken
 /// from which block.
 fn takers(nr_cpus: usize, nr_blocks: u64, nr_each: u64) -> Vec<Vec<u16>> {
     let vm = vm_of(nr_cpus, nr_blocks * BLOCK_FRAMES, Tunables::default()).unwrap();

@@ -82,7 +82,7 @@ impl Frames {
             // The last one says that all are.
             self.desc_frames(b).set(quarter, self.zero);
         }
-        // After them: who finds it apart finds them.
+        // After them: a CPU that finds it apart finds them.
         self.descs.take_apart((b.first_frame().0 >> MEM_SECTION_SHIFT) as usize);
     }
 

@@ -114,7 +114,7 @@ impl<M: Machine> Vm<M> {
         self.change_entries(id, pages, Change::Remove(why));
     }
 
-    /// Takes the write right and dirty from every entry of the pages. Entries that come meanwhile may have both: who makes
+    /// Takes the write right and dirty from every entry of the pages. Entries that come meanwhile may have both: the fault that makes
     /// one has noted that the page is dirty, after the caller's grace period.
     pub(crate) fn protect_object_pages(&self, id: ObjectId, pages: ObjectPages) {
         self.change_entries(id, pages, Change::Protect);

@@ -78,7 +78,7 @@ pub(crate) enum TakeEnded {
     /// The time that the caller had for it is over.
     OutOfTime,
     /// Subscribers of a space that maps the page were not told. Looked at in the section in
-    /// which the entry would be taken: who subscribes later waits for that section, and
+    /// which the entry would be taken: a later subscriber waits for that section, and
     /// finds `Busy`.
     Subscribed,
 }
@@ -95,7 +95,7 @@ struct Found<'vm, M: Machine> {
 type VisitEntry<'a, 'vm, M> = dyn FnMut(Found<'vm, M>) -> ControlFlow<Result<(), TakeEnded>> + 'a;
 
 impl<M: Machine> Vm<M> {
-    /// Takes the entries that map the private frame `pfn` by themselves, `wanted`
+    /// Takes the entries that map the private frame `pfn` alone, `wanted`
     /// of them at most, and gives each to `taken`. Fewer are found where others
     /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
     /// unless that is `u64::MAX`; so does the wait for the lock.

@@ -1,4 +1,4 @@
-//! I6: who looks for zeroes has what keeps the frames in use.
+//! I6: a search for zeroes holds the frames in use.
 
 use crate::addr::{Access, BlockId, OptPfn};
 use crate::frame::FrameKind;

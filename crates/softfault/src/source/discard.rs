@@ -62,7 +62,7 @@ impl<M: Machine> Links<M> {
                 match slot.page() {
                     ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
                         let folio = around(index, frame.order);
-                        // Once, at its first page among these; who puts it in meanwhile stays out of it.
+                        // Once, at its first page among these; a CPU that puts it in meanwhile stays out of it.
                         let is_first = index == folio.start.max(pages.start);
                         cover(folio);
                         if !is_first || slot.begin_to_leave(frame) {

@@ -38,7 +38,7 @@ impl Bell {
     /// for. Called after the change, with no lock held.
     pub fn ring(&self) {
         self.nr_rings.fetch_add(1, Ordering::Release);
-        // The list keeps its memory; who comes again meanwhile is behind these.
+        // The list keeps its memory; a waiter that comes again meanwhile is behind these.
         let nr = self.waiters.lock().len();
         for _ in 0..nr {
             let first = self.waiters.lock().pop_front();

@@ -61,7 +61,7 @@ pub struct Reader(Arc<Pipe>);
 pub struct Writer(Arc<Pipe>);
 
 impl Pipe {
-    /// One with a name: who opens one end waits for the other.
+    /// One with a name: opening one end waits for the other.
     pub fn fifo() -> errno::Result<Arc<Pipe>> {
         Pipe::new(true)
     }

@@ -29,8 +29,8 @@ impl Process {
     /// Makes a child with one thread, a copy of `thread` with the registers of
     /// `frame`; it is in the table but does not run yet.
     ///
-    /// Everything that can fail comes before the child can be seen. A signal that waits is
-    /// seen to first: the call is made again after that. Of those that come later the child
+    /// Everything that can fail comes before the child can be seen. A pending signal is
+    /// handled first: the call is made again after that. Of those that come later the child
     /// gets what is sent to a group.
     pub fn fork(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
         {

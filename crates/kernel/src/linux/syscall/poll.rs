@@ -21,7 +21,7 @@ pub fn deadline(call: &Call, timeout_ms: i32) -> Option<u64> {
 }
 
 /// Does `f` with another mask of blocked signals, if `mask_at` is not 0. If it is
-/// interrupted, the mask comes back when that has been seen to
+/// interrupted, the mask comes back after the signal was handled
 /// (`ThreadSignals::restore_mask`).
 pub fn with_mask(
     call: &mut Call,

@@ -1,4 +1,4 @@
-//! Sockets: there is only socketpair(2), which pipes can stand in for.
+//! Sockets: there is only socketpair(2), which pipes can replace.
 
 use super::Call;
 use super::file::add_both;

@@ -34,7 +34,7 @@ pub(crate) enum Noted {
 
 impl BlockData {
     /// The frames `mask` of word `w` are of this generation from now on, if it is still to be
-    /// noted: asked after a look at what they are of. So who is slow takes back nobody's note of a
+    /// noted: asked after a look at what they are of. So a slow CPU takes back no other CPU's note of a
     /// later one. Writes nothing else.
     #[inline]
     pub(crate) fn set_generation(
