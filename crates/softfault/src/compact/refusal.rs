@@ -95,7 +95,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",
             MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers, who must not be told now",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
-            MigrateRefusal::NoTarget => "frame: there is no other to move to",
+            MigrateRefusal::NoTarget => "frame: no frame to move to could be obtained",
         })
     }
 }
@@ -247,7 +247,7 @@ impl core::fmt::Display for CompactRefusal {
         match self {
             CompactRefusal::NotAsked => f.write_str("compaction: should be asked for (defrag)"),
             CompactRefusal::Deferred => {
-                f.write_str("compaction: the last attempts were in vain, too early for the next")
+                f.write_str("compaction: the last attempts failed, and it is too early for the next")
             }
             CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
             CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),

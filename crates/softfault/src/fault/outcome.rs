@@ -100,7 +100,7 @@ impl core::fmt::Display for FaultError {
             FaultError::Missing => "address: the page is missing, and the embedder installs it",
             FaultError::NoRoom => "address: the file has no room for the page",
             FaultError::NoHugePage => "address: the pool of huge pages is empty",
-            FaultError::SubpoolFull => "address: the subpool has its most huge pages",
+            FaultError::SubpoolFull => "address: the subpool has its largest number of huge pages",
             FaultError::OutOfFrames => "out of frames",
         })
     }

@@ -13,10 +13,10 @@ op_error! {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         NoRoom: ENOSPC = "offset: the file has no room for a page",
         NoHugePages: ENOSPC = "offset: the pool of huge pages is empty",
-        SubpoolFull: ENOSPC = "offset: the subpool has its most huge pages",
+        SubpoolFull: ENOSPC = "offset: the subpool has its largest number of huge pages",
         Poisoned: EIO = "offset: the memory of a page failed",
         NotRead: EIO = "offset: a page could not be read from the file or the swap area",
-        Foreign: EROFS = "object: its frames are somebody else's",
+        Foreign: EROFS = "object: its frames are foreign",
         Missing: EIO = "offset: a page is missing, and the embedder installs it",
     }
 }
@@ -33,7 +33,7 @@ op_error! {
     /// Why an object of foreign frames was not made.
     NewForeignError {
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
-        NotForeign: EINVAL = "range: should not be empty, and of memory that was added as somebody else's",
+        NotForeign: EINVAL = "range: should not be empty, and of memory that was added as foreign",
     }
 }
 
@@ -50,7 +50,7 @@ op_error! {
         NotExplicit: EINVAL = "object: its missing pages are zero, or are read",
         Unaligned: EINVAL = "page: should begin a folio of the object's least size, and the range should not be empty",
         BeyondObject: ENXIO = "page: past the end of the object",
-        AlreadyThere: EEXIST = "page: it is there, or somebody is installing it or taking it out",
+        AlreadyThere: EEXIST = "page: it is there, or is being installed or taken out",
         Poisoned: EHWPOISON = "page: its memory failed; discard it first",
     }
 }
@@ -64,7 +64,7 @@ op_error! {
         Poisoned: EHWPOISON = "page: its memory failed",
         Locked: EPERM = "page: a mapping locks it",
         Pinned: EBUSY = "page: it is pinned",
-        Dirty: EBUSY = "page: somebody has stored to it since it was installed",
+        Dirty: EBUSY = "page: it was stored to since it was installed",
     }
 }
 
@@ -94,7 +94,7 @@ impl From<OutOfFrames> for InstallError {
 op_error! {
     /// Why an object's file does not have all bytes of the object.
     WriteBackError {
-        NotWritten: EIO = "file: pages could not be written since it was asked last; they are dirty still",
+        NotWritten: EIO = "file: pages could not be written since the last call; they are still dirty",
     }
 }
 

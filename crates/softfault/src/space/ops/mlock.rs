@@ -27,7 +27,7 @@ op_error! {
         NotAllowed: EPERM = "limit: is 0 (RLIMIT_MEMLOCK)",
         OverLimit: ENOMEM = "addr, length: more would be locked than RLIMIT_MEMLOCK allows",
         Wraps: EINVAL = "length: should not wrap around",
-        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
+        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; those before it were changed",
         Unreachable: ENOMEM = "addr, length: a page of the range cannot be accessed; all of it was marked",
         NotPresent: EAGAIN = "out of frames for the pages; all of the range was marked",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",

@@ -22,9 +22,9 @@ op_error! {
         BadFlags: EINVAL = "flags: should be made of MS_ASYNC or MS_SYNC, and MS_INVALIDATE",
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         Wraps: ENOMEM = "length: should not wrap around",
-        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what is mapped was written",
+        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the mapped pages were written",
         Locked: EBUSY = "flags: MS_INVALIDATE: a mapping of the range is locked",
-        NotWritten: EIO = "file: pages could not be written; they are dirty still",
+        NotWritten: EIO = "file: pages could not be written; they are still dirty",
     }
 }
 

@@ -35,7 +35,7 @@ op_error! {
         HugetlbDontUnmap: EINVAL = "flags: MREMAP_DONTUNMAP: not with pages of a pool",
         WouldWrap: EINVAL = "new_size: the mapping would wrap in its object",
         CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
-        NoHole: ENOMEM = "new_size: no hole of that size is left",
+        NoHole: ENOMEM = "new_size: no hole is large enough",
         OverLimit: ENOMEM = "new_size: the limit on the address space (RLIMIT_AS) is reached",
         OverData: ENOMEM = "new_size: the limit on private writable memory (RLIMIT_DATA) is reached",
         TooMuchLocked: EAGAIN = "new_size: more would be locked than RLIMIT_MEMLOCK allows",

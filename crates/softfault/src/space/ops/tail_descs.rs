@@ -59,7 +59,7 @@ impl core::fmt::Display for TailDescsRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             TailDescsRefusal::NoFolio => "page: should be one of a folio of 2 MiB or 1 GiB",
-            TailDescsRefusal::Unchanged => "page: its folio is like that already",
+            TailDescsRefusal::Unchanged => "page: its folio is in that state already",
             TailDescsRefusal::InMetadata => "page: the descriptors lie in frames that have none",
             TailDescsRefusal::InPool => "page: its folio is a page of a pool of huge pages",
             TailDescsRefusal::NoFrames => "page: there are no frames for the descriptors",

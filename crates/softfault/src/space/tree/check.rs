@@ -45,7 +45,7 @@ impl fmt::Display for TreeFault {
             TreeFault::Summary(id) => (id, "what is said of a child should be so"),
             TreeFault::Name(id) => (id, "each child should have a name"),
             TreeFault::State(id) => (id, "a node should be on the list of its state"),
-            TreeFault::Tally => return f.write_str("tally: should be what the VMAs come to"),
+            TreeFault::Tally => return f.write_str("tally: should be the sum over the VMAs"),
             TreeFault::Total => return f.write_str("pool: each node should be in the tree, free or retired"),
         };
         write!(f, "{node:?}: {what}")
