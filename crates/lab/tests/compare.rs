@@ -96,7 +96,7 @@ fn both_systems_run_the_program_and_are_told_apart() {
     assert_eq!(number(ratio, "ratio_rate"), 1.0);
 }
 
-/// Whatever the program writes and wherever: standard output has the figures alone.
+/// Standard output has the figures alone, whatever the program writes, and wherever.
 #[test]
 fn json_has_standard_output_to_itself() {
     const WRITES: &str = r#"

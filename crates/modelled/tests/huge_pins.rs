@@ -31,7 +31,7 @@ fn pin(space: &AddressSpace<'static, Modelled>, page: u64) -> PinMut<'static, Mo
     space.pin_page_mut(page * 4096, Term::Short).unwrap()
 }
 
-/// That the page is still the one that is pinned.
+/// Asserts that the page is still the one that is pinned.
 fn assert_same(w: World, page: u64, held: &PinMut<'static, Modelled>) {
     let there = w.space.translate_at_rest(page * 4096).map(|t| t.pfn);
     assert_eq!(there, Some(held.pfn()), "I23: the page has left its pinned frame");

@@ -32,7 +32,7 @@ pub(crate) struct HintData {
     pub(crate) end: Word,
     pub(crate) flags: Word,
     pub(crate) object: Word,
-    /// Of private pages.
+    /// Index of the VMA's private pages.
     pub(crate) index: Word,
     /// A leaf table, and 1 + the number of the range that it maps. Valid with the rest: removing a
     /// table raises the generation.

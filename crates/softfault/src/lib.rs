@@ -5,7 +5,7 @@
 //! [`AddressSpace`] per program, loads [`AddressSpace::tag`]`().root` into the
 //! base register and calls `handle_fault` from its page-fault handler.
 //!
-//! # The house
+//! # Modules
 //!
 //! Each folder is a module. A fault passes through the first six in the order of this table.
 //!
@@ -34,7 +34,7 @@
 //!
 //! | layer | files | component |
 //! | --- | --- | --- |
-//! | words | `sync` (the one door to shared memory), `addr`, `hash`, `errno`, `linux` | |
+//! | words | `sync` (the only access to shared memory), `addr`, `hash`, `errno`, `linux` | |
 //! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `notify/notice` | |
 //! | mem | `mem` (typed views of frames), `lock`, `section` (the read side), `pace` (long passes answer other CPUs), `cpu`, `account`, `clear`, `base` | `Base`: the machine, its CPUs, settings, counters |
 //! | frame | `frame` | `Memory`: the frames |

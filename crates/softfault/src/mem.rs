@@ -55,7 +55,7 @@ pub struct LinearMap {
 }
 
 impl LinearMap {
-    /// That of a machine.
+    /// Returns the map of a machine.
     pub fn of<M: Machine>(machine: &M) -> LinearMap {
         let some = machine.frames()[0].first;
         let addr = machine.frame_ptr(some).expose_provenance();

@@ -1,4 +1,4 @@
-//! The one door to shared memory: every cell that two CPUs may touch is a
+//! The only access to shared memory: every cell that two CPUs may touch is a
 //! [`Word`].
 //!
 //! A `Word` is a `u64` with atomic operations, valid when zeroed, so that any

@@ -96,7 +96,7 @@ pub struct Round {
     pub deeds: Vec<Vec<Deed>>,
     /// Decides machine, deeds and places.
     pub seed: u64,
-    /// Who goes on at each wait.
+    /// The actor that continues at each wait.
     pub schedule: Schedule,
     /// Allocations that still succeed once the round has begun.
     pub frames_left: Option<u64>,

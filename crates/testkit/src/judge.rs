@@ -46,7 +46,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Who is asked.
+/// The sides that are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sides {
     /// The host's Linux.
@@ -260,7 +260,7 @@ fn has_pool(ops: &[Op]) -> bool {
     ops.iter().any(|op| op.call.is_of_pool())
 }
 
-/// Whatever the machine does after the step; what was wrong.
+/// Lets the machine interfere after the step. Returns the defect, if there is one.
 fn make_trouble(vm: &Vm<Hosted>, trouble: &mut Trouble, op: &Op, programs: &Programs<'_>) -> Option<String> {
     match trouble.turn_after(op) {
         Turn::Nothing => None,

@@ -93,7 +93,7 @@ fn marks_stay_with_their_pages() {
     });
 }
 
-/// Whoever forgets that an entry was accessed leaves the touch to its page.
+/// A CPU that clears an accessed bit notes the touch in the page.
 #[test]
 fn ages_and_advice_forget_no_touch() {
     in_each_setup(1, 16 << 20, |w| {

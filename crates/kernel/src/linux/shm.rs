@@ -40,9 +40,9 @@ pub struct Meta {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// Who made it: user and group.
+    /// User and group of its creator.
     pub creator: [u32; 2],
-    /// Who attached or detached it last.
+    /// The process that attached or detached it last.
     pub last_pid: u32,
     /// When it was attached, detached, changed last; 0 is never.
     pub attached_s: i64,
@@ -76,7 +76,7 @@ pub struct Segment {
     pub object: Object,
     /// Its size as it was asked for.
     pub size_bytes: u64,
-    /// Who made it.
+    /// The process that made it.
     pub creator_pid: u32,
     meta: SpinLock<Meta>,
     _charge: heap::Charge,
@@ -168,7 +168,7 @@ impl Huge {
     }
 }
 
-/// Who makes a segment.
+/// The creator of a segment.
 pub struct Maker {
     /// The process.
     pub pid: u32,

@@ -5,7 +5,7 @@ use crate::bench::Window;
 use softfault::policy::around::AroundOrder;
 use std::fmt;
 
-/// Whose page faults they are, and what gives the window its size.
+/// The system whose page faults are timed, and the setting of its window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
     /// The hosted machine.

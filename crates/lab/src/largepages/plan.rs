@@ -3,7 +3,7 @@
 use super::options::Options;
 use std::fmt;
 
-/// Whose memory it is.
+/// The system that manages the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
     /// The hosted machine.

@@ -40,7 +40,7 @@ pub fn rows_of(first: Duration, later: [Duration; NR_ROWS - 1]) -> [Duration; NR
     std::array::from_fn(|i| if Row::ALL[i] == Row::Fresh { first } else { later[i - 1] })
 }
 
-/// That every page has what the program wrote last.
+/// Checks that every page has the last bytes that the program wrote.
 pub fn verify(pieces: &[Piece]) -> Result<(), LabError> {
     for piece in pieces {
         for page in 0..piece.len / PAGE_BYTES {

@@ -295,7 +295,7 @@ fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
 /// Any number: which frames are free after ageing is to repeat from run to run.
 const AGE_SEED: u64 = 64;
 
-/// That every page has a frame, and that the frame has lost its mark and has what was
+/// Checks that every page has a frame, and that the frame has lost its mark and has what was
 /// written: a row whose faults did less than it claims is no result.
 fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load) -> Result<(), LabError> {
     let nr_pages = load.nr_bytes() / PAGE_BYTES;

@@ -78,7 +78,7 @@ impl<M: Machine> Base<M> {
     ///
     /// # Errors
     ///
-    /// That of `change`, or [`KnobError`]; nothing is changed then.
+    /// The error of `change`, or [`KnobError`]; nothing is changed then.
     pub fn change_huge_knobs(
         &self,
         change: &mut dyn FnMut(&mut HugeKnobs) -> Result<(), KnobError>,

@@ -167,7 +167,7 @@ fn free_blocks_are_no_targets() {
     assert_eq!((found, nr_asked), (None, 1));
 }
 
-/// Of blocks that the trees name too late nobody hears twice.
+/// The trees take back the name of a block that does not offer the kind any more.
 #[test]
 fn names_that_are_out_of_date_are_taken_back() {
     let vm = vm(512 * 64, Tunables::default());

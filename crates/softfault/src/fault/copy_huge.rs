@@ -38,7 +38,7 @@ pub(crate) struct CopyingHuge<'vm, M: Machine> {
     /// First frame of the new page; zero already where the old one is.
     pub(crate) to: Pfn,
     pub(crate) rights: Rights,
-    /// Of its first page.
+    /// Index of its first page.
     pub(crate) index: u64,
     /// The one that faulted.
     pub(crate) sub_page: u32,

@@ -49,18 +49,18 @@ pub(crate) struct PoolFill<'vm, M: Machine> {
     origin: Origin,
     claim: Claim,
     pool: PoolId,
-    /// That of the object, which counts the page.
+    /// The subpool of the object, which counts the page.
     subpool: Option<SubpoolId>,
     /// The new entry, but for its frame.
     leaf: Leaf,
-    /// Of its first page.
+    /// Index of its first page.
     index: u64,
     /// The one that faulted.
     sub_page: u32,
 }
 
 impl Fault<'_> {
-    /// Of an entry that is empty, or names a page of the object (I61).
+    /// Returns the claim of an entry that is empty, or names a page of the object (I61).
     pub(super) fn claim_of_place(&self) -> Claim {
         if self.found.flags().contains(VmaFlags::NORESERVE) { Claim::Nothing } else { Claim::Reserved }
     }

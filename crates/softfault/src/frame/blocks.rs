@@ -40,7 +40,7 @@ impl Blocks {
     pub(crate) fn there(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.there_from(BlockId(0))
     }
-    /// Of these, from `b` on.
+    /// Returns those from `b` on.
     pub(crate) fn there_from(&self, b: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let first = (b.0 >> MEM_SECTION_BLOCK_SHIFT) as usize;
         blocks_there(&self.data, first).skip_while(move |there| *there < b)

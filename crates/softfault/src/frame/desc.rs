@@ -192,7 +192,7 @@ impl FrameState {
     pub fn is_being_read(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WRITEBACK) == LOCKED
     }
-    /// Of a private page, which has no order, and of an object's, which has no maps.
+    /// Whether nothing uses the frame: of a private page, which has no order, or of an object's, which has no maps.
     pub(super) fn is_unused(self) -> bool {
         !self.is_held() && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
     }

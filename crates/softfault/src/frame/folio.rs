@@ -73,7 +73,7 @@ impl FolioState {
 }
 
 impl FolioData {
-    /// Of a block that has none.
+    /// Makes the data of a block without a folio.
     pub(super) const fn none() -> FolioData {
         let [state, owner, index, first, passed_over] = [const { Word::new(0) }; 5];
         FolioData { state, owner, index, first, passed_over, descs: DescFrames::none() }

@@ -134,7 +134,7 @@ impl Frames {
     }
 }
 
-/// Of so many neighbours of a CPU, itself among them, those of the same node.
+/// Returns those of so many neighbours of a CPU, itself among them, that are of its node.
 pub(crate) fn neighbours(
     cpu: usize,
     nr: usize,

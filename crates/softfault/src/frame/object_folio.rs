@@ -49,7 +49,7 @@ impl Frames {
         if self.desc(pfn).state().kind() == FrameKind::Free { self.head(pfn) } else { pfn }
     }
 
-    /// That descriptor.
+    /// Returns the descriptor of the head.
     #[inline(always)]
     pub(crate) fn head_desc(&self, pfn: Pfn) -> &FrameDesc {
         self.desc(self.head_of_named(pfn))

@@ -25,7 +25,7 @@ pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
 pub(super) const SEEN: u64 = 1 << 40;
 /// Part of a page of a pool: all of its frames are in use.
 pub(super) const POOL: u64 = 1 << 41;
-/// That page has 1 GiB.
+/// The page of a pool has 1 GiB.
 pub(super) const POOL_1G: u64 = 1 << 42;
 /// The first block of a page that is free in its pool.
 pub(super) const POOL_FREE: u64 = 1 << 43;

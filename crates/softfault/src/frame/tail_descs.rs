@@ -38,7 +38,7 @@ use crate::pace::Pace;
 use crate::sync::Ordering;
 use core::ops::Range;
 
-/// Of the frames that the descriptors of a folio of whole blocks take, the ones that have those of tails alone.
+/// Returns how many of the frames with the descriptors of a folio of whole blocks have descriptors of tails alone.
 pub(crate) fn nr_frames_of_tails(order: Order) -> u64 {
     order.nr_pages() / DESCS_PER_FRAME - 1
 }

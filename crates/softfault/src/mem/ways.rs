@@ -40,7 +40,7 @@ impl Ways {
         self.bits & bit(way) != 0
     }
 
-    /// That way, or plain stores where there is no such.
+    /// Returns the way, or plain stores if the CPU does not have it.
     pub fn or_stores(self, way: Zeroing) -> Zeroing {
         if self.has(way) { way } else { Zeroing::Stores }
     }

@@ -26,7 +26,7 @@ use crate::table::place::PmdSlot;
 pub(super) struct PoolCopy<'a, F: Format> {
     pmd: PmdSlot<'a, F>,
     page: Pfn,
-    /// Of the place.
+    /// The claim of the place afterwards.
     then: Claim,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct SpaceSection<'vm> {
     // Declared first: the section ends before the bit goes.
     section: Section<'vm>,
     _visit: Option<Visit<'vm>>,
-    /// Whose section it is.
+    /// The line in which the CPU's bit is set.
     #[cfg(debug_assertions)]
     cpus: &'vm CpusLine,
 }

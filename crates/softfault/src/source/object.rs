@@ -78,7 +78,7 @@ pub(crate) struct ObjectData {
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
     pad: [Word; 6],
-    /// Who maps it: see `members`.
+    /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }
 

@@ -19,7 +19,7 @@ impl Top {
     const SPREAD_SHIFT: u32 = 34;
     const IS_SPREAD: u64 = 1 << 39;
 
-    /// Of an object without pages.
+    /// Makes the word of an object without pages.
     pub(super) fn empty(spread: Spread) -> Top {
         Top(Top::IS_SPREAD | u64::from(spread.0.0) << Top::SPREAD_SHIFT)
     }

@@ -67,7 +67,7 @@ impl PageFrame {
     pub(crate) fn head(self) -> Pfn {
         Pfn(self.pfn.0 & !(self.order.nr_pages() as u32 - 1))
     }
-    /// That of another page of the same folio.
+    /// Returns the page that is `by` pages behind it in the same folio.
     pub(super) fn next(self, by: usize) -> PageFrame {
         PageFrame { pfn: Pfn(self.pfn.0 + by as u32), ..self }
     }

@@ -83,7 +83,7 @@ pub(crate) struct SpaceData {
     pub(crate) shot: ShotLine,
     pub(crate) members: MembersLine,
     pub(crate) rss_frames: RssFrames,
-    /// Of the CPUs that have no line.
+    /// Counts of the CPUs that have no line.
     pub(crate) rss_shared: RssLine,
 }
 

@@ -117,7 +117,7 @@ fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64, _: Shortag
     0
 }
 
-/// That `call` reclaims memory once, with nothing held.
+/// Checks that `call` reclaims memory once, with nothing held.
 fn reacts(vm: &Vm<Plain>, what: &str, call: &mut dyn FnMut()) {
     ASKED_FOR.take();
     vm.frames.is_low.set(1);

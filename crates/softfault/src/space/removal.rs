@@ -21,9 +21,9 @@ use core::ops::ControlFlow;
 struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
     batch: FreeBatch<'a, M>,
-    /// Of frames that entries named, so their memory sections exist.
+    /// Descriptors of frames that entries named, so their memory sections exist.
     descs: DescCursor<'a>,
-    /// Of the frames, when this began.
+    /// The count of emptied blocks when this began.
     nr_emptied: u64,
     nr_anon: u64,
     nr_huge: u64,

@@ -56,7 +56,7 @@ pub struct PoolRound {
     pub deeds: Vec<Vec<PoolDeed>>,
     /// Decides machine and places.
     pub seed: u64,
-    /// Who goes on at each wait.
+    /// The actor that continues at each wait.
     pub schedule: Schedule,
     /// Allocations that still succeed once the round has begun.
     pub frames_left: Option<u64>,

@@ -2,7 +2,7 @@
 //!
 //! A macro's arguments have no syntax tree, so their tokens are searched: names
 //! joined by `::` are a path, a name after a dot and before parentheses is a call.
-//! That finds what `assert!`, `matches!` and the bodies of `macro_rules!` name.
+//! So the lint sees what `assert!`, `matches!` and the bodies of `macro_rules!` name.
 
 use super::facts::{Call, Segments};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};

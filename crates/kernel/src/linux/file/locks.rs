@@ -41,7 +41,7 @@ pub enum Family {
 pub struct Request {
     /// The family of locks that it sees.
     pub family: Family,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// Bytes.
     pub range: Range<u64>,

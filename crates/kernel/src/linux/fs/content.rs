@@ -37,7 +37,7 @@ pub struct Content {
     writing: SleepingLock<Seals>,
 }
 
-/// Who may change a content.
+/// The right to change a content: the lock of its seals.
 pub struct Writer<'a> {
     content: &'a Content,
     seals: MutexGuard<'a, RawSleeping, Seals>,

@@ -22,7 +22,7 @@ const HEAP_BYTES: usize = 320;
 /// Device numbers of the file systems, as stat(2) gives them.
 const DEVICE_OF_TREE: u64 = 0x02;
 const DEVICE_OF_PROC: u64 = 0x15;
-/// That of files that have no name anywhere: pipes, event counters.
+/// Device number of files that have no name anywhere: pipes, event counters.
 const DEVICE_OF_NAMELESS: u64 = 0x0d;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);

@@ -130,7 +130,7 @@ pub struct Inherited {
     pub limits: Limits,
     /// No huge pages (PR_SET_THP_DISABLE).
     pub thp_disable: bool,
-    /// Who runs it.
+    /// The identity that runs it.
     pub identity: Identity,
 }
 

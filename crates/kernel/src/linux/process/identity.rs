@@ -36,13 +36,13 @@ pub enum Capability {
 /// The numbers of users, or of groups.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ids {
-    /// Who started it.
+    /// The real number: of whoever started it.
     pub real: u32,
-    /// Who it is.
+    /// The effective number.
     pub effective: u32,
-    /// Who it may become again.
+    /// The saved number, which may become effective again.
     pub saved: u32,
-    /// Who it is to the file system.
+    /// The number for the file system.
     pub fs: u32,
 }
 

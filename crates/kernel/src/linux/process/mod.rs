@@ -60,7 +60,7 @@ pub struct Inherited {
     pub place: fs::Place,
     /// Its limits.
     pub limits: Limits,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// Values that it stores without effect.
     pub kept: Kept,
@@ -94,7 +94,7 @@ pub struct Process {
     pub place: SpinLock<fs::Place>,
     /// Its limits.
     pub limits: SpinLock<Limits>,
-    /// Who it is.
+    /// Its identity.
     pub identity: SpinLock<Identity>,
     /// Values that it stores without effect.
     pub kept: SpinLock<Kept>,

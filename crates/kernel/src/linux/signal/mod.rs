@@ -35,9 +35,9 @@ pub const fn bit(signal: u32) -> u64 {
 
 /// Cannot be blocked, ignored or handled.
 pub const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
-/// Whose default is to do nothing.
+/// Signals that are ignored by default.
 const IGNORED_BY_DEFAULT: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
-/// Whose default is to stop the process.
+/// Signals that stop the process by default.
 pub const STOPS: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
 /// The action of a program on a signal; as the raw call has it.

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::RLIMIT_NICE;
 
-/// Whose nice value is meant.
+/// The process, group or user whose nice value is meant.
 const PRIO_PROCESS: u32 = 0;
 const PRIO_PGRP: u32 = 1;
 const PRIO_USER: u32 = 2;

@@ -28,7 +28,7 @@ pub fn set_alarm(at_ns: u64) {
     ALARM_NS.store(at_ns, Ordering::Relaxed);
 }
 
-/// That moment.
+/// Returns the moment of the next alarm.
 pub fn alarm_ns() -> u64 {
     ALARM_NS.load(Ordering::Relaxed)
 }

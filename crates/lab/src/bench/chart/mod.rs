@@ -59,7 +59,7 @@ pub enum Better {
     Less,
 }
 
-/// Whose series it is.
+/// The system of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
     /// Softfault's, measured now.

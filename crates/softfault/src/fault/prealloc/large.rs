@@ -24,7 +24,7 @@ enum Stage {
     First,
     /// A place in an object may be claimed.
     MayClaim,
-    /// That too, and the fault has the mutex of its page (`base/hugetlb_locks.rs`).
+    /// A place may be claimed, and the fault holds the mutex of its page (`base/hugetlb_locks.rs`).
     HasMutex,
 }
 

@@ -93,7 +93,7 @@ impl BlockData {
         }
     }
 
-    /// That of one frame.
+    /// Returns the generation of one frame.
     pub(crate) fn generation_of(&self, w: usize, bit: u32) -> Generation {
         let word = self.age[2 * w + bit as usize / 32].load(Ordering::Relaxed) >> (bit % 32);
         Generation((word & 1 | word >> 31 & 2) as u8)

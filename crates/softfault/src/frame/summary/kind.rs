@@ -109,14 +109,14 @@ impl Kind {
     /// `ALL` has no kind for this bit.
     const NO_KIND: usize = 23;
 
-    /// Of kinds that memory that no CPU has used has not, a bit that is set says "something".
+    /// Whether a set bit says "something": so for kinds that memory does not have before a CPU has used it.
     pub(super) const fn is_rare(self) -> bool {
         let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared | Kind::Unseen);
         let pool = matches!(self, Kind::Pool2M | Kind::Pool1G);
         class || pool || self as u8 >= Kind::Stay1 as u8 && self as u8 <= Kind::Stay8 as u8
     }
 
-    /// That of runs of 2^order frames where none stays.
+    /// Returns the kind of runs of 2^order frames in blocks where none stays.
     pub(crate) fn run(order: Order) -> Option<Kind> {
         Kind::RUNS.get(usize::from(order.0).checked_sub(1)?).copied()
     }

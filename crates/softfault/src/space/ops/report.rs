@@ -157,7 +157,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         Some(vma.part(vma.range.intersect(&range)))
     }
 
-    /// Of a VMA that is in the tree.
+    /// Returns the size of the pages of a VMA that is in the tree.
     fn page_order(&self, vma: &Vma) -> Order {
         self.vm.pool_of_vma(vma).map_or(Order::BASE, PoolId::order)
     }
