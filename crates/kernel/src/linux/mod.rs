@@ -14,5 +14,5 @@ pub mod oom;
 pub mod process;
 pub mod shm;
 pub mod signal;
+mod stats;
 pub mod syscall;
-pub mod thread;

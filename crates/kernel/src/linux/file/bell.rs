@@ -6,7 +6,7 @@
 //! No lock is held on entry.
 
 use crate::linux::errno::{self, Errno, Restart};
-use crate::linux::thread::{self, Thread};
+use crate::linux::process::thread::{self, Thread};
 use crate::port::arch::time::now_ns;
 use crate::port::heap;
 use crate::port::sched;

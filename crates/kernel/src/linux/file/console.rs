@@ -7,7 +7,7 @@
 
 use super::{Ready, changed};
 use crate::linux::errno::{self, Errno};
-use crate::linux::signal::{self, Info};
+use crate::linux::signal::{Info, send};
 use crate::port::arch::serial;
 use crate::port::console::{self, Channel};
 use crate::port::sync::SpinLock;
@@ -233,7 +233,7 @@ fn next_effect() -> Option<Effect> {
 fn tell(effect: &Effect) {
     if effect.signal != 0 {
         let info = Info { signal: effect.signal, code: SI_KERNEL, ..Info::default() };
-        signal::send_to_group(foreground(), info);
+        send::to_group(foreground(), info);
     }
     if effect.readable {
         changed();

@@ -24,7 +24,7 @@ use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
 use crate::linux::process::life::Life;
-use crate::linux::thread::Thread;
+use crate::linux::process::thread::Thread;
 use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;

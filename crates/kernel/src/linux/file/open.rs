@@ -6,7 +6,7 @@ use crate::linux::file::pipe::Pipe;
 use crate::linux::fs::initial::device;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode};
-use crate::linux::thread::Thread;
+use crate::linux::process::thread::Thread;
 use crate::port::console::Channel;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};

@@ -112,7 +112,7 @@ impl Text {
         while offset >= kept.end()
             && let Some(from) = kept.next
         {
-            if crate::linux::thread::current().is_to_end() {
+            if crate::linux::process::thread::current().is_to_end() {
                 return Err(Errno::EINTR);
             }
             kept.start = kept.end();

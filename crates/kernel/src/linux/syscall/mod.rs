@@ -32,8 +32,8 @@ mod transfer;
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::Process;
+use crate::linux::process::thread::Thread;
 use crate::linux::signal::deliver::Interrupted;
-use crate::linux::thread::Thread;
 use crate::port::arch::frame::Frame;
 use crate::port::arch::time::now_ns;
 use crate::port::mm::Space;

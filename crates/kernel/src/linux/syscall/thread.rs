@@ -4,8 +4,8 @@ use super::process::{CloneArgs, tell_numbers};
 use super::{Call, time};
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
-use crate::linux::thread::AltStack;
-use crate::linux::thread::Thread;
+use crate::linux::process::thread::AltStack;
+use crate::linux::process::thread::Thread;
 use crate::port::arch::cpu;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
@@ -134,7 +134,7 @@ pub fn sched_yield() -> errno::Result {
 
 fn find(call: &Call, tid: u32) -> errno::Result<Arc<Thread>> {
     if tid == 0 {
-        return Ok(crate::linux::thread::current());
+        return Ok(crate::linux::process::thread::current());
     }
     call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)
 }

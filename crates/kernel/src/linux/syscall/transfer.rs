@@ -7,7 +7,7 @@ use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::pipe::{Reader, Writer};
 use crate::linux::file::{Kind, Open, console};
 use crate::linux::process::table;
-use crate::linux::signal::{self, Info};
+use crate::linux::signal::{Info, send};
 use crate::port::console::Channel;
 use crate::port::mailbox;
 use crate::port::mm::{self, Space};
@@ -167,7 +167,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
 pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
     let limit = call.process.limits.lock().now(RLIMIT_FSIZE);
     if len > 0 && start >= limit {
-        signal::send_to_thread(&crate::linux::thread::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
+        send::to_thread(&crate::linux::process::thread::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
         return Err(Errno::EFBIG);
     }
     Ok(limit.saturating_sub(start).min(len))
@@ -221,7 +221,7 @@ fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) -> e
                 Err(errno) => {
                     if errno == Errno::EPIPE {
                         let info = Info::sent(SIGPIPE, 0, call.process.pid);
-                        signal::send_to_thread(&crate::linux::thread::current(), info);
+                        send::to_thread(&crate::linux::process::thread::current(), info);
                     }
                     return settle(done + sent as u64, Err(errno));
                 }
@@ -280,10 +280,10 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
     let group = call.process.group();
     if console::is_background(group) {
         let info = Info { signal: SIGTTIN, code: console::SI_KERNEL, ..Info::default() };
-        if !signal::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
+        if !send::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
             return Err(Errno::EIO);
         }
-        signal::send_to_group(group, info);
+        send::to_group(group, info);
         return Err(Restart::AsAsked.errno());
     }
     let max = to.left().min(PAGE_BYTES) as usize;

@@ -9,7 +9,7 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::fs::generated::{About, Generate, Node};
 use crate::linux::fs::text::Buffer;
 use crate::linux::process;
-use crate::linux::thread::Task;
+use crate::linux::process::thread::Task;
 use crate::port::arch::cpu;
 use crate::port::sched;
 use alloc::string::ToString;
