@@ -2,13 +2,14 @@
 //! it down, and turns the machine off with its status.
 
 use crate::linux::file::console;
+use crate::linux::fs::archive;
 use crate::linux::process::exec::{self, Command};
 use crate::linux::process::identity::Identity;
 use crate::linux::process::stack::Inherited;
 use crate::linux::process::timer;
-use crate::linux::process::{self, Process, archive};
+use crate::linux::process::{self, Process};
 use crate::linux::signal::{self, send};
-use crate::linux::{fs, khugepaged, shm, stats};
+use crate::linux::{fs, khugepaged, shm, stats, terminal};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::time;
 use crate::port::boot::info::Info;
@@ -75,7 +76,7 @@ fn parse(cmdline: &str) -> Params {
                 Err(_) => complain(format_args!("hugepages={nr}: should be a number; there are none")),
             },
             Some(("tty", size)) => match parse_size(size) {
-                Some(size) => console::set_terminal(size),
+                Some(size) => terminal::init(size),
                 None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
             },
             Some(("delays", us)) => match us.parse() {

@@ -1,13 +1,12 @@
 //! The console as a terminal, where the machine says that it is one: bytes that
 //! were typed become lines, some of them signals, and are shown as they come.
-//! termios(3) has the words.
+//! termios(3) has the words. `linux::terminal` sends the signals.
 //!
 //! The state has a spin lock, under which nothing is called; what comes from the
 //! serial line (`arch::serial`) is moved under another.
 
 use super::{Ready, changed};
 use crate::linux::errno::{self, Errno};
-use crate::linux::signal::{Info, send};
 use crate::port::arch::serial;
 use crate::port::console::{self, Channel};
 use crate::port::sync::SpinLock;
@@ -22,8 +21,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes that wait to be read, at most; more are dropped.
 const MAX_TYPED: usize = 4096;
-/// `si_code` of what the kernel sends on its own.
-pub const SI_KERNEL: i32 = 0x80;
 /// Rate, eight bits, receiver on: what a terminal of today shows.
 const CONTROL_MODES: u32 = 0o277;
 const DELETE: u8 = 0x7f;
@@ -211,8 +208,6 @@ pub fn is_terminal() -> bool {
 pub fn set_terminal(size: [u16; 2]) {
     STATE.lock().size = [size[0], size[1], 0, 0];
     IS_TERMINAL.store(true, Ordering::Relaxed);
-    serial::init(pump);
-    pump();
 }
 
 /// Takes the next byte from the serial line and shows it, if there is one and
@@ -229,33 +224,19 @@ fn next_effect() -> Option<Effect> {
     Some(effect)
 }
 
-/// Tells those whom a typed byte concerns; no lock is held.
-fn tell(effect: &Effect) {
-    if effect.signal != 0 {
-        let info = Info { signal: effect.signal, code: SI_KERNEL, ..Info::default() };
-        send::to_group(foreground(), info);
-    }
+/// Takes the next byte from the serial line, if there is one and room for it: the rest waits
+/// there. Returns the signal that the byte sends to the group in the foreground, or 0.
+pub fn type_next() -> Option<u32> {
+    let effect = next_effect()?;
     if effect.readable {
         changed();
     }
-}
-
-/// Takes what was typed from the serial line, as far as there is room: the rest
-/// waits there. The interrupt calls this, and so does a reader that has made room.
-pub fn pump() {
-    while let Some(effect) = next_effect() {
-        tell(&effect);
-    }
+    Some(effect.signal)
 }
 
 /// Up to `max` typed bytes; none at an end of file; EAGAIN if there are none yet.
 pub fn take(max: usize) -> errno::Result<Vec<u8>> {
-    if !is_terminal() || max == 0 {
-        return Ok(Vec::new());
-    }
-    let taken = STATE.lock().take(max).ok_or(Errno::EAGAIN);
-    pump();
-    taken
+    STATE.lock().take(max).ok_or(Errno::EAGAIN)
 }
 
 /// Bytes that could be read now.

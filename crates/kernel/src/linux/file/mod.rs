@@ -3,12 +3,14 @@
 //! of files that are watched.
 //!
 //! A thread waits in [`bell::wait`] for a file to become ready; a thread that makes
-//! one ready rings its bell. No lock is held on entry.
+//! one ready rings its bell. Files know no processes: a caller that may wait says
+//! whether it is interrupted. No lock is held on entry.
 
 pub mod bell;
 pub mod console;
 mod epoll;
 mod event;
+pub mod life;
 pub mod locks;
 pub mod open;
 pub mod pipe;
@@ -23,8 +25,6 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
-use crate::linux::process::life::Life;
-use crate::linux::process::thread::Thread;
 use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;
@@ -34,6 +34,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bell::{Bell, Places};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use life::Life;
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use pipe::{Pipe, Reader, Writer};
 use spin::Once;
@@ -237,13 +238,18 @@ impl Open {
         counted.map(|(bell, _)| bell.nr_rings()).fold(0, u64::wrapping_add)
     }
     /// Does `step` until it gives something other than EAGAIN, waiting in
-    /// between unless the file does not want that.
-    pub fn retry<T>(&self, thread: &Thread, mut step: impl FnMut() -> errno::Result<T>) -> errno::Result<T> {
+    /// between unless the file does not want that, and no longer than until
+    /// `is_interrupted`.
+    pub fn retry<T>(
+        &self,
+        is_interrupted: impl Fn() -> bool,
+        mut step: impl FnMut() -> errno::Result<T>,
+    ) -> errno::Result<T> {
         if self.is_nonblocking() {
             return step();
         }
         let done = bell::wait(
-            thread,
+            is_interrupted,
             None,
             |places| self.enter(places),
             || match step() {

@@ -1,6 +1,7 @@
 //! The tree as programs find it: what the archive has, and the names that are
 //! always there.
 
+use super::archive::{self, Item};
 use super::change::{self, New};
 use super::content::Content;
 use super::inode::{Body, Inode};
@@ -8,7 +9,6 @@ use super::tree::{self, Entry};
 use super::walk::{self, Follow};
 use super::{generated, mapped, proc};
 use crate::linux::errno::{self, Errno};
-use crate::linux::process::archive::{self, Item};
 use crate::port::console::log;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG};

@@ -4,7 +4,7 @@
 //! `inode` is what a file is, `content` the bytes of a plain one, `seals` what may
 //! not be done to them, `tree` the
 //! names in directories, `walk` turns a path into an inode, `change` makes,
-//! moves and removes names, `mount` puts other file systems into the tree, `initial` fills the tree at boot, `generated` is what
+//! moves and removes names, `mount` puts other file systems into the tree, `archive` is what the loader brought, `initial` fills the tree at boot, `generated` is what
 //! generated files have in common, `text` an open one, `proc` is all of them.
 //! Bytes of files are the archive's own or lie in shared objects of the memory
 //! subsystem, never on the kernel's heap; names and inodes are charged to it.
@@ -13,6 +13,7 @@
 //! taken; what is taken out of the tree is dropped after it. Contents and
 //! positions have sleeping locks, taken with no spin lock held.
 
+pub mod archive;
 pub mod change;
 pub mod content;
 mod cover;

@@ -94,8 +94,8 @@ impl Text {
         }
         Ok(Text { node: generated.node.clone(), kept: SleepingLock::new(None) })
     }
-    /// Reads from `offset` on.
-    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+    /// Reads from `offset` on. EINTR if the reader `is_to_end` before its part is made.
+    pub fn read_at(&self, offset: u64, into: &mut [u8], is_to_end: impl Fn() -> bool) -> errno::Result<usize> {
         if let Some(done) = self.node.read_at(offset, into) {
             return done;
         }
@@ -112,7 +112,7 @@ impl Text {
         while offset >= kept.end()
             && let Some(from) = kept.next
         {
-            if crate::linux::process::thread::current().is_to_end() {
+            if is_to_end() {
                 return Err(Errno::EINTR);
             }
             kept.start = kept.end();

@@ -4,7 +4,7 @@ use super::thread::{self, Thread};
 use super::{Process, table};
 use crate::linux::file;
 use crate::linux::futex::{self, Key};
-use crate::linux::signal::{Info, SIG_IGN, send};
+use crate::linux::signal::{Info, SI_KERNEL, SIG_IGN, send};
 use crate::linux::stats;
 use crate::port::arch::time;
 use crate::port::mm::{self, Space};
@@ -18,8 +18,6 @@ use linux_raw_sys::general::{
     SIGCONT, SIGHUP,
 };
 
-/// `si_code` of what the kernel sends on its own.
-const SI_KERNEL: i32 = 0x80;
 /// Most robust futexes that are looked at: the list is the program's and may
 /// have no end.
 const MAX_ROBUST: usize = 2048;

@@ -2,20 +2,17 @@
 //!
 //! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
 //! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
-//! the two sides of its end, `life` what is known of it beyond that, `thread` is one of its
-//! threads, `stop` whether they run, `usage` what they used, `limits` what it may have,
+//! the two sides of its end, `thread` is one of its threads, `stop` whether they run, `usage` what they used, `limits` what it may have,
 //! `identity` who it is, `kept` what else it was told, `alarm` its alarm clock, whose
 //! signals `timer` sends.
 
 pub mod alarm;
-pub mod archive;
 pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fork;
 pub mod identity;
 pub mod kept;
-pub mod life;
 pub mod limits;
 mod mm;
 pub mod stack;
@@ -31,6 +28,7 @@ pub use table::{all, find, find_with_life, find_with_thread};
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::file;
+use crate::linux::file::life::Life;
 use crate::linux::fs;
 use crate::linux::signal::{self, Action, NR_SIGNALS, Pending};
 use crate::port::arch::fpu::Image;
@@ -46,7 +44,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use identity::{Capability, Identity};
 use kept::Kept;
-use life::Life;
 use limits::Limits;
 use thread::{Task, Thread};
 use usage::ChildUsage;

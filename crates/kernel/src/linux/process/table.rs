@@ -6,8 +6,8 @@
 //! gone. Its children are forgotten as they end.
 
 use super::Process;
-use super::life::Life;
 use super::thread::Thread;
+use crate::linux::file::life::Life;
 use crate::linux::signal::{self, Info, NR_SIGNALS, bit};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;

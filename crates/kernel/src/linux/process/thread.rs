@@ -1,7 +1,7 @@
 //! A thread of a program: what Linux keeps about it.
 
-use super::life::Life;
 use super::{Mm, Process};
+use crate::linux::file::life::Life;
 use crate::linux::signal::{Pending, UNBLOCKABLE};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;

@@ -3,14 +3,11 @@
 //! No lock is held on entry, and none while a signal is sent.
 
 use super::{alarm, table};
-use crate::linux::signal::{Info, send};
+use crate::linux::signal::{Info, SI_KERNEL, send};
 use crate::port::arch::time;
 use crate::port::mailbox;
 use crate::port::sched::{self, delay};
 use linux_raw_sys::general::SIGALRM;
-
-/// `si_code` of what the kernel sends on its own.
-const SI_KERNEL: i32 = 0x80;
 
 /// Sends what is due at this moment; the tick of a CPU's timer calls this, and comes
 /// again for what is due meanwhile.

@@ -2,7 +2,7 @@
 //! handlers.
 
 use super::layout::{CONTEXT_OFFSET, INFO_OFFSET, RawContext, RawFrame, RawStack, join_fpu, split_fpu};
-use super::{Action, Info, SIG_DFL, STOPS, UNBLOCKABLE, bit, is_ignored, report, send};
+use super::{Action, Info, SI_KERNEL, SIG_DFL, STOPS, UNBLOCKABLE, bit, is_ignored, report, send};
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::process::thread::{AltStack, Thread};
 use crate::linux::process::{Process, table};
@@ -21,7 +21,6 @@ use zerocopy::FromZeros;
 const FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 /// `si_code`: up to here a program sent it, above the kernel did.
 const SI_USER: i32 = 0;
-const SI_KERNEL: i32 = 0x80;
 
 /// EINTR, as a call gives it.
 const INTERRUPTED: u64 = -(Errno::EINTR.0 as i64) as u64;

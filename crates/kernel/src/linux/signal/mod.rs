@@ -18,6 +18,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Signals are 1 to this.
 pub const NR_SIGNALS: usize = 64;
 
+/// `si_code` of what the kernel sends on its own.
+pub const SI_KERNEL: i32 = 0x80;
+
 /// Default action.
 pub const SIG_DFL: u64 = 0;
 /// Ignored.

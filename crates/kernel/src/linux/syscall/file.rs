@@ -115,7 +115,7 @@ fn open_path(call: &mut Call, from: From, n: usize, flags: u32, mode: u32) -> er
         _ if flags & O_PATH != 0 => Kind::Path,
         // A file without a name can be opened again only if it is a pipe.
         Some(open) if matches!(open.inode.body, Body::Nameless(_)) => return Err(Errno::ENXIO),
-        _ => file::open(&inode, flags, call.thread)?,
+        _ => file::open(&inode, flags, || call.thread.is_interrupted())?,
     };
     if flags & O_TRUNC != 0 && !is_new && flags & O_PATH == 0 && matches!(kind, Kind::File) {
         super::attributes::set_size(&inode, 0)?;

@@ -85,7 +85,7 @@ fn take(call: &Call, open: &Open, wanted: &Request, takes: bool, waits: bool) ->
         Err(Errno::EAGAIN) => None,
         other => Some(other),
     };
-    let done = bell::wait(call.thread, None, |places| places.add(locks::bell()), set)?;
+    let done = bell::wait(|| call.thread.is_interrupted(), None, |places| places.add(locks::bell()), set)?;
     done.unwrap_or(Err(Errno::EAGAIN)).map(|()| 0)
 }
 

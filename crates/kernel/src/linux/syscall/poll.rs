@@ -61,7 +61,7 @@ fn wait(
     enter: impl Fn(&mut Places) -> errno::Result<()>,
     is_ready: impl Fn() -> bool,
 ) -> errno::Result<()> {
-    let waited = bell::wait(call.thread, deadline, enter, || is_ready().then_some(()));
+    let waited = bell::wait(|| call.thread.is_interrupted(), deadline, enter, || is_ready().then_some(()));
     match waited {
         Ok(None) if call.thread.is_interrupted() => Err(Restart::Unhandled.errno()),
         Ok(_) => Ok(()),

@@ -3,7 +3,7 @@
 use super::Call;
 use super::memory::to_errno;
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
 use crate::linux::shm::{self, Huge, Maker, Meta, Segment};
 use crate::port::mailbox;

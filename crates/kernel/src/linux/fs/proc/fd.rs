@@ -3,10 +3,10 @@
 use super::process::Subject;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Kind;
+use crate::linux::file::life::Life;
 use crate::linux::fs::Body;
 use crate::linux::fs::generated::{About, Generate, Jump};
 use crate::linux::fs::text::Buffer;
-use crate::linux::process::life::Life;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use linux_raw_sys::general::O_CLOEXEC;

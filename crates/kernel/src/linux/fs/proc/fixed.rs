@@ -2,12 +2,13 @@
 
 use super::huge::{self, Setting, Stat};
 use super::hugetlb::{self, PoolKnob};
-use super::knobs::{self, Knob};
 use super::process::Subject;
 use super::system;
 use crate::linux::errno::{self, Errno};
+use crate::linux::file::{MAX_OPEN, pipe::MAX_CAPACITY};
 use crate::linux::fs::generated::{About, Generate, Node};
 use crate::linux::fs::text::Buffer;
+use crate::linux::knobs::{self, Knob};
 use crate::linux::process;
 use crate::linux::process::thread::Task;
 use crate::port::arch::cpu;
@@ -126,10 +127,12 @@ static KERNEL: [Fixed; 14] = [
     line("cap_last_cap", "40\n"),
 ];
 
+static NR_OPEN: Knob = knobs::fixed(MAX_OPEN as u64);
+static PIPE_MAX_SIZE: Knob = knobs::fixed(MAX_CAPACITY as u64);
 static FS: [Fixed; 5] = [
     knob("file-max", &knobs::FILE_MAX),
-    knob("nr_open", &knobs::NR_OPEN),
-    knob("pipe-max-size", &knobs::PIPE_MAX_SIZE),
+    knob("nr_open", &NR_OPEN),
+    knob("pipe-max-size", &PIPE_MAX_SIZE),
     knob("pipe-user-pages-soft", &knobs::PIPE_USER_PAGES_SOFT),
     line("file-nr", "0\t0\t1048576\n"),
 ];
