@@ -2,6 +2,7 @@
 //! a call gets its raw arguments and checks them itself.
 
 mod attributes;
+mod clone;
 mod epoll;
 mod file;
 mod file_lock;
@@ -40,6 +41,14 @@ use crate::port::mm::Space;
 use alloc::sync::Arc;
 use core::cell::Cell;
 use table::dispatch;
+
+/// An error of the subsystem as the program sees it.
+macro_rules! to_errno {
+    ($result:expr) => {
+        $result.map_err(|error| error.errno())
+    };
+}
+use to_errno;
 
 /// One call: who makes it, with what.
 pub struct Call<'a> {

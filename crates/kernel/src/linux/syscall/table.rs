@@ -3,8 +3,8 @@
 use super::identity::{self, Of};
 use super::path::From;
 use super::{
-    Call, attributes, epoll, file, file_lock, go_on, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
-    priority, process, rw, shm, signal, socket, stat, thread, time,
+    Call, attributes, clone, epoll, file, file_lock, go_on, info, ioctl, list, lock, memory, mount, names, numa, pidfd,
+    poll, priority, process, rw, shm, signal, socket, stat, thread, time,
 };
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
@@ -92,10 +92,10 @@ const MEMORY: Family = calls! { call:
 /// Processes and threads.
 const THREADS: Family = calls! { call:
     nr::__NR_futex => thread::futex(call),
-    nr::__NR_clone => process::clone(call),
-    nr::__NR_clone3 => process::clone3(call),
-    nr::__NR_fork => process::fork(call),
-    nr::__NR_vfork => process::vfork(call),
+    nr::__NR_clone => clone::clone(call),
+    nr::__NR_clone3 => clone::clone3(call),
+    nr::__NR_fork => clone::fork(call),
+    nr::__NR_vfork => clone::vfork(call),
     nr::__NR_execve => process::execve(call),
     nr::__NR_execveat => process::execveat(call),
     nr::__NR_wait4 => process::wait4(call),

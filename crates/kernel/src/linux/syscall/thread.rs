@@ -1,14 +1,10 @@
 //! Calls about threads: making and ending them, futexes, where they run.
 
-use super::process::{CloneArgs, tell_numbers};
 use super::{Call, time};
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
-use crate::linux::process::thread::AltStack;
 use crate::linux::process::thread::Thread;
 use crate::port::arch::cpu;
-use crate::port::arch::fpu::Image;
-use crate::port::arch::frame::Frame;
 use crate::port::mm::{self, USER_END};
 use crate::port::power::End;
 use crate::port::sched;
@@ -61,25 +57,6 @@ pub fn futex(call: &mut Call) -> errno::Result {
         }
         _ => Err(Errno::ENOSYS),
     }
-}
-
-/// Makes a thread of the same process; what is to be checked of `args` was.
-pub fn new_thread(call: &mut Call, args: &CloneArgs, frame: Frame) -> errno::Result {
-    let thread = call.process.new_thread(call.thread.mm().clone(), frame, Image::current())?;
-    inherit(call.thread, &thread);
-    tell_numbers(call.thread, args, &thread);
-    sched::start(&thread);
-    Ok(thread.tid.into())
-}
-
-fn inherit(from: &Thread, to: &Arc<Thread>) {
-    to.fs_base.store(from.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.gs_base.store(from.gs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.affinity.store(from.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
-    let mask = from.signals.lock().mask;
-    let mut signals = to.signals.lock();
-    signals.mask = mask;
-    signals.alt_stack = AltStack::default();
 }
 
 /// The thread ends on its way back to the program.
