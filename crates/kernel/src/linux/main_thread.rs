@@ -1,7 +1,7 @@
 //! The kernel's own first thread: starts the program, waits for its end, tears
 //! it down, and turns the machine off with its status.
 
-use crate::linux::file::console;
+use crate::linux::file::{self, console};
 use crate::linux::fs::archive;
 use crate::linux::process::exec::{self, Command};
 use crate::linux::process::identity::Identity;
@@ -9,7 +9,7 @@ use crate::linux::process::stack::Inherited;
 use crate::linux::process::timer;
 use crate::linux::process::{self, Process};
 use crate::linux::signal::{self, send};
-use crate::linux::{fs, khugepaged, shm, stats, terminal};
+use crate::linux::{fs, khugepaged, proc, shm, stats, terminal};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::time;
 use crate::port::boot::info::Info;
@@ -197,7 +197,9 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
     let name = String::from_utf8_lossy(&path).into_owned();
     let fail = |why: String| (name.clone(), why);
     let env = ["PATH=/bin:/usr/bin:/sbin:/usr/sbin", "HOME=/", "TERM=linux"].map(|text| text.as_bytes().to_vec());
-    let process = Process::first().map_err(|_| fail("no memory for a process".into()))?;
+    let files = file::Table::standard();
+    fs::initial::init([("proc", proc::proc()), ("sys", proc::sys())]);
+    let process = Process::first(files).map_err(|_| fail("no memory for a process".into()))?;
     if console::is_terminal() {
         console::set_foreground(process.pid);
     }

@@ -12,6 +12,7 @@ pub mod khugepaged;
 pub mod knobs;
 pub mod main_thread;
 pub mod oom;
+pub mod proc;
 pub mod process;
 pub mod shm;
 pub mod signal;

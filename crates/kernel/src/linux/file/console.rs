@@ -5,7 +5,8 @@
 //! The state has a spin lock, under which nothing is called; what comes from the
 //! serial line (`arch::serial`) is moved under another.
 
-use super::{Ready, changed};
+use super::changed;
+use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::arch::serial;
 use crate::port::console::{self, Channel};

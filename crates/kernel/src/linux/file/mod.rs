@@ -14,22 +14,24 @@ pub mod life;
 pub mod locks;
 pub mod open;
 pub mod pipe;
+mod ready;
 mod table;
 
 pub use epoll::Epoll;
 pub use event::Event;
 pub use open::open;
+pub use ready::Ready;
 pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::inode::names;
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
-use crate::linux::fs::{Body, Inode, mapped, walk};
+use crate::linux::fs::{Body, Inode, Spot, walk};
 use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;
 use crate::port::sched::sleeping::SleepingLock;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bell::{Bell, Places};
@@ -41,21 +43,6 @@ use spin::Once;
 
 /// Heap that an open file costs.
 const HEAP_BYTES: usize = 320;
-
-bitflags::bitflags! {
-    /// What a file is ready for; values as poll(2) and epoll(7) have them.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Ready: u32 {
-        /// Reading does not wait.
-        const IN = 1;
-        /// Writing does not wait.
-        const OUT = 4;
-        /// The other side cannot receive any more.
-        const ERR = 8;
-        /// The other side has gone.
-        const HUP = 16;
-    }
-}
 
 /// A kind of file.
 pub enum Kind {
@@ -92,14 +79,6 @@ pub enum Kind {
     Path,
 }
 
-/// Where an open file was found.
-pub struct Spot {
-    /// The directory.
-    pub dir: Arc<Inode>,
-    /// The name in it.
-    pub name: Box<[u8]>,
-}
-
 /// An open file; numbers that were duplicated share one.
 pub struct Open {
     /// Its kind.
@@ -120,7 +99,7 @@ pub struct Open {
 impl Open {
     /// Not yet shared: `spot` may still be set.
     pub fn bare(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
-        let mount = InUse::of(&inode);
+        let mount = inode.mount().map(InUse::of);
         let charge = heap::charge(HEAP_BYTES + spot.as_ref().map_or(0, |spot| spot.name.len()))?;
         Ok(Arc::new(Open {
             kind,
@@ -171,26 +150,13 @@ impl Open {
     }
     /// The path that it was found at, with a note if it is there no more.
     pub fn path(&self) -> errno::Result<Vec<u8>> {
-        let Some(spot) = self.spot.as_ref().filter(|s| !s.name.is_empty()) else {
-            return walk::path_of_dir(&self.inode);
-        };
-        let mut path = walk::path_of_dir(&spot.dir)?;
-        path.try_reserve(spot.name.len() + 12).map_err(|_| Errno::ENOMEM)?;
-        if !path.ends_with(b"/") {
-            path.push(b'/');
-        }
-        path.extend_from_slice(&spot.name);
-        let found = walk::lookup(&spot.dir, &spot.name)?;
-        if found.is_none_or(|inode| inode.number != self.inode.number) {
-            path.extend_from_slice(b" (deleted)");
-        }
-        Ok(path)
+        walk::path_of(&self.inode, self.spot.as_ref())
     }
     /// The shared object that holds its content, for mapping it.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
         let object = self.inode.object()?;
         // Without a name it can still be mapped.
-        let _ = self.path().and_then(|path| mapped::set(object.id(), &self.inode, &path));
+        let _ = self.path().and_then(|path| names::set(object.id(), &self.inode, &path));
         Ok(object)
     }
     /// The directions it is ready for.

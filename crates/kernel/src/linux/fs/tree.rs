@@ -2,7 +2,7 @@
 //! lock, so that a move from one directory to another is one step. Nothing is
 //! dropped under the lock: what comes out is handed to the caller.
 
-use super::inode::{Body, Inode};
+use super::inode::{Body, Inode, Listed};
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
 use crate::port::sync::SpinLock;
@@ -66,24 +66,9 @@ static ROOT: Once<Arc<Inode>> = Once::new();
 
 pub(super) type Dirs = BTreeMap<u64, Directory>;
 
-/// A name as it is listed.
-pub struct Listed {
-    /// What to ask for the names after it.
-    pub cookie: u64,
-    /// The name.
-    pub name: Arc<[u8]>,
-    /// What has it.
-    pub inode: Arc<Inode>,
-}
-
 /// The root directory.
 pub fn root() -> Arc<Inode> {
     ROOT.get().expect("made before the first process").clone()
-}
-
-/// Whether there is a root.
-pub fn is_made() -> bool {
-    ROOT.is_completed()
 }
 
 /// Takes all names away, and with them the files that nobody has open.

@@ -169,12 +169,12 @@ impl Process {
             _charge: charge,
         }))
     }
-    /// The first process; it has no parent.
-    pub fn first() -> errno::Result<Arc<Process>> {
+    /// The first process, which has these files and is at the root; it has no parent.
+    pub fn first(files: file::Table) -> errno::Result<Arc<Process>> {
         let from = Inherited {
             actions: [Action::default(); NR_SIGNALS],
-            files: file::Table::standard(),
-            place: fs::Place::default(),
+            files,
+            place: fs::Place::root(),
             limits: Limits::default(),
             identity: Identity::default(),
             kept: Kept::default(),

@@ -1,4 +1,4 @@
-//! The contents of `/proc` and `/sys`: implementations of [`super::generated::Generate`].
+//! The contents of `/proc` and `/sys`: implementations of [`Generate`](crate::linux::fs::inode::generated::Generate).
 //!
 //! `fixed` has the names that are always there, `process` those of a process,
 //! `system`, `memory` and `mappings` write the texts, `linux::knobs` are the numbers that
