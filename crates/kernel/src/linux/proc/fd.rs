@@ -1,6 +1,6 @@
 //! `/proc/PID/fd` and `/proc/PID/fdinfo`: a process's open files.
 
-use super::process::Subject;
+use super::subject::Subject;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Kind;
 use crate::linux::file::life::Life;

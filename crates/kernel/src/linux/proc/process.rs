@@ -1,26 +1,18 @@
 //! `/proc/PID` and its files.
 
 use super::fd::{Fd, FdInfo};
+use super::subject::Subject;
 use super::{mappings, memory};
 use crate::linux::errno::{self, Errno};
-use crate::linux::file::Open;
 use crate::linux::fs::buffer::Buffer;
 use crate::linux::fs::inode::generated::{About, Generate, Jump, Node};
 use crate::linux::fs::{mounts, tree, walk};
-use crate::linux::process::{self, Process};
+use crate::linux::process::Process;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
-
-/// A process, or one of its threads.
-#[derive(Clone, Copy)]
-pub struct Subject {
-    pid: u32,
-    /// The thread that is meant, if one is.
-    tid: Option<u32>,
-}
 
 /// Something about a process, by its name.
 pub struct Of {
@@ -107,29 +99,6 @@ fn write_mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "1 1 0:2 / / rw,relatime - tmpfs tmpfs rw")?;
     writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")?;
     mounts::write_mountinfo(4, out)
-}
-
-impl Subject {
-    /// The process of that number, if there is one.
-    pub(super) fn named(text: &str) -> Option<Subject> {
-        let pid = text.parse().ok().filter(|_| !text.starts_with(['+', '0']))?;
-        process::find(pid).map(|_| Subject { pid, tid: None })
-    }
-    /// ESRCH once it is gone.
-    pub(super) fn process(self) -> errno::Result<Arc<Process>> {
-        process::find(self.pid).ok_or(Errno::ESRCH)
-    }
-    fn number(self) -> u32 {
-        self.tid.unwrap_or(self.pid)
-    }
-    pub(super) fn open(self, number: u32) -> errno::Result<Arc<Open>> {
-        self.process()?.files.lock().get(number).map_err(|_| Errno::ENOENT)
-    }
-    fn numbers(self) -> Vec<u32> {
-        let Ok(process) = self.process() else { return Vec::new() };
-        let files = process.files.lock();
-        files.numbers(0).collect()
-    }
 }
 
 impl Generate for Subject {
