@@ -5,19 +5,21 @@
 //! The state has a spin lock, under which nothing is called; what comes from the
 //! serial line (`arch::serial`) is moved under another.
 
-use super::changed;
+use super::bell::Bell;
 use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::arch::serial;
 use crate::port::console::{self, Channel};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general::{
     ECHO, ECHOE, ECHOK, ECHONL, ICANON, ICRNL, IEXTEN, IGNCR, INLCR, ISIG, ONLCR, OPOST, SIGINT, SIGQUIT, SIGTSTP,
     VEOF, VERASE, VINTR, VKILL, VMIN, VQUIT, VSTART, VSTOP, VSUSP, VTIME,
 };
+use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes that wait to be read, at most; more are dropped.
@@ -31,6 +33,8 @@ static IS_TERMINAL: AtomicBool = AtomicBool::new(false);
 static FOREGROUND: AtomicU32 = AtomicU32::new(0);
 /// Held while bytes are moved, so that they stay in order.
 static PUMPING: SpinLock<()> = SpinLock::new(());
+/// Rings when something was typed that can be read now.
+static TYPED: Once<Arc<Bell>> = Once::new();
 static STATE: SpinLock<State> = SpinLock::new(State::new());
 
 /// `struct termios` of the kernel's calls.
@@ -200,6 +204,16 @@ impl State {
     }
 }
 
+/// Makes the bell, before the first process.
+pub fn make_bell() {
+    TYPED.call_once(|| Arc::new(Bell::new()));
+}
+
+/// The bell that rings when something was typed, once it is made.
+pub fn bell() -> Option<&'static Arc<Bell>> {
+    TYPED.get()
+}
+
 /// Whether a user is at the console.
 pub fn is_terminal() -> bool {
     IS_TERMINAL.load(Ordering::Relaxed)
@@ -230,7 +244,7 @@ fn next_effect() -> Option<Effect> {
 pub fn type_next() -> Option<u32> {
     let effect = next_effect()?;
     if effect.readable {
-        changed();
+        bell().iter().for_each(|bell| bell.ring());
     }
     Some(effect.signal)
 }

@@ -39,7 +39,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use life::Life;
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use pipe::{Pipe, Reader, Writer};
-use spin::Once;
 
 /// Heap that an open file costs.
 const HEAP_BYTES: usize = 320;
@@ -184,7 +183,7 @@ impl Open {
                 writer.as_ref().map(|w| (w.pipe().bell_of_writers(), Ready::OUT)),
             ],
             Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
-            Kind::Console(_) => [CONSOLE.get().map(|b| (b, Ready::IN)), None],
+            Kind::Console(_) => [console::bell().map(|bell| (bell, Ready::IN)), None],
             Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
             Kind::Process(life) => [Some((&life.bell, Ready::IN)), None],
             _ => [None, None],
@@ -265,20 +264,8 @@ pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
     Ok((end(&there, &back)?, end(&back, &there)?))
 }
 
-/// The bell that rings when something was typed.
-static CONSOLE: Once<Arc<Bell>> = Once::new();
-
 /// Makes the bells that are always there, before the first process.
 fn make_bells() {
-    if !CONSOLE.is_completed() {
-        CONSOLE.call_once(|| Arc::new(Bell::new()));
-        locks::init();
-    }
-}
-
-/// Something was typed, which can be read now.
-pub fn changed() {
-    if let Some(bell) = CONSOLE.get() {
-        bell.ring();
-    }
+    console::make_bell();
+    locks::init();
 }
