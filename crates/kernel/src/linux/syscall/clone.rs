@@ -1,6 +1,6 @@
 //! Calls that make processes and threads: clone(2), clone3(2), fork(2), vfork(2).
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::fork::{self, Plan};
 use crate::linux::process::table;

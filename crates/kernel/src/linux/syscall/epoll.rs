@@ -1,6 +1,6 @@
 //! epoll(7).
 
-use super::Call;
+use super::call::Call;
 use super::file::add;
 use super::path::open_file;
 use super::poll::{deadline, with_mask};

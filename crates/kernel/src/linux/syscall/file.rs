@@ -1,7 +1,7 @@
 //! Calls about open files and their numbers: opening, closing, duplicating,
 //! seeking, flags.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, open_file, read_path, resolve};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::locks::{self, Owner};

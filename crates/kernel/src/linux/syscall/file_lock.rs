@@ -1,6 +1,6 @@
 //! fcntl(2)'s locks and flock(2).
 
-use super::Call;
+use super::call::Call;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::locks::{self, Family, Owner, Request};

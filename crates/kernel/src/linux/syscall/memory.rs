@@ -2,8 +2,8 @@
 //! program. Mappings of files are in `map_file`, locks in `lock`, memory policy
 //! in `numa`, segments of System V in `shm`.
 
+use super::call::{Call, to_errno};
 use super::map_file::{self, Asked};
-use super::{Call, to_errno};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::Mm;
 use crate::linux::shm;

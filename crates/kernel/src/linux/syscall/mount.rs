@@ -1,7 +1,7 @@
 //! mount(2) and umount2(2). Only a hugetlbfs can be mounted; flags that would change more than times of access are
 //! refused.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, read_path, resolve};
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;

@@ -1,6 +1,6 @@
 //! Calls about processes by descriptor: pidfd_open(2), process_madvise(2).
 
-use super::Call;
+use super::call::Call;
 use super::file::add;
 use super::memory::advise;
 use super::path::open_file;

@@ -1,6 +1,7 @@
 //! Calls that wait for several files at once: poll(2) and select(2).
 
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::bell::{self, Places};
 use crate::linux::file::{Open, Ready};

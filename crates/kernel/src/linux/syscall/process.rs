@@ -1,6 +1,6 @@
 //! Calls about processes: replacing their programs, waiting for them, groups.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::fs::walk::{Follow, walk};
 use crate::linux::process::exec::{self, Command, Texts};

@@ -1,6 +1,6 @@
 //! shmget(2), shmat(2), shmdt(2), shmctl(2), with the rights of sysvipc(7). Of groups only the effective one counts.
 
-use super::{Call, to_errno};
+use super::call::{Call, to_errno};
 use crate::linux::errno::{self, Errno};
 use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};

@@ -1,6 +1,7 @@
 //! Calls about signals.
 
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::process::thread::AltStack;
 use crate::linux::process::{self, Process, table};

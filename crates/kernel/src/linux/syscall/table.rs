@@ -1,10 +1,11 @@
 //! The table of system calls, by family.
 
+use super::call::Call;
 use super::identity::{self, Of};
 use super::path::From;
 use super::{
-    Call, attributes, clone, epoll, file, file_lock, go_on, info, ioctl, list, lock, memory, mount, names, numa, pidfd,
-    poll, priority, process, rw, shm, signal, socket, stat, thread, time,
+    attributes, clone, epoll, file, file_lock, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
+    priority, process, rw, shm, signal, socket, stat, thread, time,
 };
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
@@ -29,6 +30,15 @@ static CALLS: [Serve; NR_CALLS] = table(&[
 pub fn dispatch(number: u64, call: &mut Call) -> errno::Result {
     let serve = usize::try_from(number).ok().and_then(|number| CALLS.get(number));
     serve.map_or(Err(Errno::ENOSYS), |serve| serve(call))
+}
+
+/// restart_syscall(2), which `deliver` has threads make: goes on with the call that
+/// was interrupted, unless a handler has run since.
+fn go_on(call: &mut Call) -> errno::Result {
+    let (number, deadline_ns) = call.thread.resumes.lock().take().ok_or(Errno::EINTR)?;
+    call.number = number;
+    call.deadline.set(Some(deadline_ns));
+    dispatch(number, call)
 }
 
 /// All families in one. A number that is there twice does not compile.

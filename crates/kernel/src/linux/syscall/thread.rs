@@ -1,6 +1,7 @@
 //! Calls about threads: making and ending them, futexes, where they run.
 
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
 use crate::linux::process::thread::Thread;

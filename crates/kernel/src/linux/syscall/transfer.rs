@@ -2,7 +2,7 @@
 //! program's memory in one or several parts, or the kernel's own. By pages, so
 //! that nothing large is on the kernel's stack or heap.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::pipe::{Reader, Writer};
 use crate::linux::file::{Kind, Open, console};
