@@ -3,9 +3,9 @@
 
 use super::oom;
 use super::process::exit;
+use super::process::thread::{self, Task};
 use super::signal::{Info, deliver};
 use super::syscall;
-use super::thread::{self, Task};
 use crate::port::arch::frame::Frame;
 use crate::port::sched::{self, Next, Program};
 use linux_raw_sys::general::{

@@ -5,7 +5,7 @@
 //! since looking may be a page fault.
 
 use crate::linux::errno::{self, Errno, Restart};
-use crate::linux::thread::{self, Thread};
+use crate::linux::process::thread::{self, Thread};
 use crate::port::mm::{self, Space, USER_END};
 use crate::port::sched;
 use crate::port::sync::SpinLock;

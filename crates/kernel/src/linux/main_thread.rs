@@ -1,13 +1,15 @@
 //! The kernel's own first thread: starts the program, waits for its end, tears
 //! it down, and turns the machine off with its status.
 
-use crate::linux::file::console;
-use crate::linux::process::exec::{self, Command, Inherited};
+use crate::linux::file::{self, console};
+use crate::linux::fs::archive;
+use crate::linux::process::exec::{self, Command};
 use crate::linux::process::identity::Identity;
+use crate::linux::process::stack::Inherited;
 use crate::linux::process::timer;
-use crate::linux::process::{self, Mm, Process, archive};
-use crate::linux::signal;
-use crate::linux::{fs, khugepaged, shm};
+use crate::linux::process::{self, Process};
+use crate::linux::signal::{self, send};
+use crate::linux::{fs, khugepaged, proc, shm, stats, terminal};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::time;
 use crate::port::boot::info::Info;
@@ -21,10 +23,9 @@ use crate::port::{kcompactd, mm};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::SIGKILL;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Event, FaultLocking, HugetlbLocking, Order, Tunables, VmaFlags};
+use softfault::{Event, FaultLocking, HugetlbLocking, Order, Tunables};
 use spin::Once;
 
 /// How long the end of all processes may take.
@@ -34,17 +35,16 @@ const MOST_DELAY_US: u64 = 10_000;
 
 /// Settings from the command line.
 struct Params {
-    stats: bool,
     selftest: Option<Selftest>,
     tunables: Tunables,
     pools: Pools,
 }
 
 fn parse(cmdline: &str) -> Params {
-    let mut params = Params { stats: false, selftest: None, tunables: Tunables::default(), pools: Pools::default() };
+    let mut params = Params { selftest: None, tunables: Tunables::default(), pools: Pools::default() };
     for word in cmdline.split_ascii_whitespace() {
         match word.split_once('=') {
-            None if word == "stats" => params.stats = true,
+            None if word == "stats" => stats::enable(),
             Some(("fault_locking" | "discipline", name)) => match FaultLocking::ALL
                 .into_iter()
                 .find(|d| d.name() == name)
@@ -76,7 +76,7 @@ fn parse(cmdline: &str) -> Params {
                 Err(_) => complain(format_args!("hugepages={nr}: should be a number; there are none")),
             },
             Some(("tty", size)) => match parse_size(size) {
-                Some(size) => console::set_terminal(size),
+                Some(size) => terminal::init(size),
                 None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
             },
             Some(("delays", us)) => match us.parse() {
@@ -183,8 +183,8 @@ extern "C" fn main() -> ! {
     };
     let _ = process.watchers.wait(None, || process.has_ended().then_some(()));
     let end = process.end().unwrap_or(End::Exit(0));
-    if params().stats {
-        print_counters();
+    if stats::is_enabled() {
+        stats::print_counters();
     }
     tear_down(process, free_before);
     power::off(end)
@@ -197,7 +197,9 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
     let name = String::from_utf8_lossy(&path).into_owned();
     let fail = |why: String| (name.clone(), why);
     let env = ["PATH=/bin:/usr/bin:/sbin:/usr/sbin", "HOME=/", "TERM=linux"].map(|text| text.as_bytes().to_vec());
-    let process = Process::first().map_err(|_| fail("no memory for a process".into()))?;
+    let files = file::Table::standard();
+    fs::initial::init([("proc", proc::proc()), ("sys", proc::sys())]);
+    let process = Process::first(files).map_err(|_| fail("no memory for a process".into()))?;
     if console::is_terminal() {
         console::set_foreground(process.pid);
     }
@@ -226,7 +228,7 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
     loop {
         let left = process::all();
         for process in &left {
-            signal::send_to_process(process, signal::Info::sent(SIGKILL, 0, 0));
+            send::to_process(process, signal::Info::sent(SIGKILL, 0, 0));
         }
         sched::leave_space();
         let free = free_pages();
@@ -253,45 +255,4 @@ fn free_pages() -> u64 {
     let stat = mm::vm().vmstat();
     let in_pools = mm::HUGE_ORDERS.into_iter().map(|order| mm::huge_counts(order).free * order.nr_pages());
     stat.nr_free_pages + in_pools.sum::<u64>() + stat.get(Event::ThpZeroPageAlloc) * Order::PMD.nr_pages()
-}
-
-fn stats_line(text: core::fmt::Arguments) {
-    let mut line = Line::new(Channel::Stats, false);
-    let _ = writeln!(line, "{text}");
-}
-
-/// The last thread of a process is about to leave its memory: what `--stats`
-/// shows of the first one.
-pub fn at_end(process: &Process, mm: &Mm) {
-    static FIRST: AtomicBool = AtomicBool::new(true);
-    let is_wanted = params().stats && process.parent_pid() == process::table::INIT;
-    if !is_wanted || !FIRST.swap(false, Ordering::Relaxed) {
-        return;
-    }
-    let used = process.used();
-    stats_line(format_args!("user_us {}", used.user_ns / 1000));
-    stats_line(format_args!("system_us {}", used.system_ns / 1000));
-    stats_line(format_args!("faults {}", used.nr_faults));
-    let rss = mm.space.rss_pages();
-    stats_line(format_args!("rss_anon_pages {}", rss.anon));
-    stats_line(format_args!("rss_shmem_pages {}", rss.shmem));
-    stats_line(format_args!("rss_table_pages {}", rss.tables));
-    mm.space.maps(&mut |vma| {
-        let letter = |flag, letter| if vma.flags.contains(flag) { letter } else { '-' };
-        let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
-        let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
-        let shared = if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' };
-        let name = match () {
-            () if vma.flags.contains(VmaFlags::HEAP) => " [heap]",
-            () if vma.flags.contains(VmaFlags::STACK) => " [stack]",
-            () => "",
-        };
-        stats_line(format_args!("{start:012x}-{end:012x} {r}{w}{x}{shared}{name}"));
-    });
-}
-
-fn print_counters() {
-    for (name, value) in mm::vm().vmstat().iter() {
-        stats_line(format_args!("{name} {value}"));
-    }
 }

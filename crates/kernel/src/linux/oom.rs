@@ -1,8 +1,8 @@
 //! Out of memory: a fault that finds no page ends the process that has most of the
 //! memory, and tries again.
 
+use crate::linux::process::thread::Thread;
 use crate::linux::process::{self, Process};
-use crate::linux::thread::Thread;
 use crate::port::arch::time;
 use crate::port::console::log;
 use crate::port::mm;

@@ -5,7 +5,7 @@
 //! segments that are dropped go after it.
 
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
 use crate::port::arch::time::wall_ns;
 use crate::port::heap;

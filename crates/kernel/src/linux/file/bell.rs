@@ -6,10 +6,9 @@
 //! No lock is held on entry.
 
 use crate::linux::errno::{self, Errno, Restart};
-use crate::linux::thread::{self, Thread};
 use crate::port::arch::time::now_ns;
 use crate::port::heap;
-use crate::port::sched;
+use crate::port::sched::{self, Thread};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -42,7 +41,7 @@ impl Bell {
         let nr = self.waiters.lock().len();
         for _ in 0..nr {
             let first = self.waiters.lock().pop_front();
-            first.iter().for_each(sched::wake);
+            first.iter().for_each(sched::wake_any);
         }
     }
     /// Differs from what it was before if it has rung since.
@@ -70,7 +69,7 @@ pub struct Places {
 
 impl Places {
     fn new() -> Places {
-        Places { thread: thread::current(), first: [const { None }; NR_FREE_PLACES], more: Vec::new() }
+        Places { thread: sched::current(), first: [const { None }; NR_FREE_PLACES], more: Vec::new() }
     }
     /// Waits for `bell`, too.
     pub fn add(&mut self, bell: &Arc<Bell>) -> errno::Result<()> {
@@ -95,10 +94,10 @@ impl Drop for Places {
 }
 
 /// Asks `question` until it has an answer, each time that a bell has rung which
-/// `enter` names; nothing once `deadline_ns` has passed. Fails if a signal comes
-/// first.
+/// `enter` names; nothing once `deadline_ns` has passed. Fails if the thread
+/// `is_interrupted` first.
 pub fn wait<T>(
-    thread: &Thread,
+    is_interrupted: impl Fn() -> bool,
     deadline_ns: Option<u64>,
     enter: impl Fn(&mut Places) -> errno::Result<()>,
     mut question: impl FnMut() -> Option<T>,
@@ -117,7 +116,7 @@ pub fn wait<T>(
         if deadline_ns.is_some_and(|deadline| now_ns() >= deadline) {
             return Ok(None);
         }
-        if thread.is_interrupted() {
+        if is_interrupted() {
             return Err(Restart::AsAsked.errno());
         }
         sched::block_until(deadline_ns);

@@ -1,29 +1,29 @@
 //! The console as a terminal, where the machine says that it is one: bytes that
 //! were typed become lines, some of them signals, and are shown as they come.
-//! termios(3) has the words.
+//! termios(3) has the words. `linux::terminal` sends the signals.
 //!
 //! The state has a spin lock, under which nothing is called; what comes from the
 //! serial line (`arch::serial`) is moved under another.
 
-use super::{Ready, changed};
+use super::bell::Bell;
+use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
-use crate::linux::signal::{self, Info};
 use crate::port::arch::serial;
 use crate::port::console::{self, Channel};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general::{
     ECHO, ECHOE, ECHOK, ECHONL, ICANON, ICRNL, IEXTEN, IGNCR, INLCR, ISIG, ONLCR, OPOST, SIGINT, SIGQUIT, SIGTSTP,
     VEOF, VERASE, VINTR, VKILL, VMIN, VQUIT, VSTART, VSTOP, VSUSP, VTIME,
 };
+use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes that wait to be read, at most; more are dropped.
 const MAX_TYPED: usize = 4096;
-/// `si_code` of what the kernel sends on its own.
-pub const SI_KERNEL: i32 = 0x80;
 /// Rate, eight bits, receiver on: what a terminal of today shows.
 const CONTROL_MODES: u32 = 0o277;
 const DELETE: u8 = 0x7f;
@@ -33,6 +33,8 @@ static IS_TERMINAL: AtomicBool = AtomicBool::new(false);
 static FOREGROUND: AtomicU32 = AtomicU32::new(0);
 /// Held while bytes are moved, so that they stay in order.
 static PUMPING: SpinLock<()> = SpinLock::new(());
+/// Rings when something was typed that can be read now.
+static TYPED: Once<Arc<Bell>> = Once::new();
 static STATE: SpinLock<State> = SpinLock::new(State::new());
 
 /// `struct termios` of the kernel's calls.
@@ -202,6 +204,16 @@ impl State {
     }
 }
 
+/// Makes the bell, before the first process.
+pub fn make_bell() {
+    TYPED.call_once(|| Arc::new(Bell::new()));
+}
+
+/// The bell that rings when something was typed, once it is made.
+pub fn bell() -> Option<&'static Arc<Bell>> {
+    TYPED.get()
+}
+
 /// Whether a user is at the console.
 pub fn is_terminal() -> bool {
     IS_TERMINAL.load(Ordering::Relaxed)
@@ -211,8 +223,6 @@ pub fn is_terminal() -> bool {
 pub fn set_terminal(size: [u16; 2]) {
     STATE.lock().size = [size[0], size[1], 0, 0];
     IS_TERMINAL.store(true, Ordering::Relaxed);
-    serial::init(pump);
-    pump();
 }
 
 /// Takes the next byte from the serial line and shows it, if there is one and
@@ -229,33 +239,19 @@ fn next_effect() -> Option<Effect> {
     Some(effect)
 }
 
-/// Tells those whom a typed byte concerns; no lock is held.
-fn tell(effect: &Effect) {
-    if effect.signal != 0 {
-        let info = Info { signal: effect.signal, code: SI_KERNEL, ..Info::default() };
-        signal::send_to_group(foreground(), info);
-    }
+/// Takes the next byte from the serial line, if there is one and room for it: the rest waits
+/// there. Returns the signal that the byte sends to the group in the foreground, or 0.
+pub fn type_next() -> Option<u32> {
+    let effect = next_effect()?;
     if effect.readable {
-        changed();
+        bell().iter().for_each(|bell| bell.ring());
     }
-}
-
-/// Takes what was typed from the serial line, as far as there is room: the rest
-/// waits there. The interrupt calls this, and so does a reader that has made room.
-pub fn pump() {
-    while let Some(effect) = next_effect() {
-        tell(&effect);
-    }
+    Some(effect.signal)
 }
 
 /// Up to `max` typed bytes; none at an end of file; EAGAIN if there are none yet.
 pub fn take(max: usize) -> errno::Result<Vec<u8>> {
-    if !is_terminal() || max == 0 {
-        return Ok(Vec::new());
-    }
-    let taken = STATE.lock().take(max).ok_or(Errno::EAGAIN);
-    pump();
-    taken
+    STATE.lock().take(max).ok_or(Errno::EAGAIN)
 }
 
 /// Bytes that could be read now.

@@ -1,7 +1,8 @@
 //! Sets of files that are watched together: epoll(7).
 
+use super::Open;
 use super::bell::{Bell, Places};
-use super::{Open, Ready};
+use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
 use crate::port::sync::SpinLock;

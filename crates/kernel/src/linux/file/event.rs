@@ -1,7 +1,7 @@
 //! Event counters: eventfd(2).
 
-use super::Ready;
 use super::bell::Bell;
+use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::sync::SpinLock;
 use alloc::sync::Arc;

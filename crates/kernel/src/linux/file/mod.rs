@@ -3,58 +3,45 @@
 //! of files that are watched.
 //!
 //! A thread waits in [`bell::wait`] for a file to become ready; a thread that makes
-//! one ready rings its bell. No lock is held on entry.
+//! one ready rings its bell. Files know no processes: a caller that may wait says
+//! whether it is interrupted. No lock is held on entry.
 
 pub mod bell;
 pub mod console;
 mod epoll;
 mod event;
+pub mod life;
 pub mod locks;
 pub mod open;
 pub mod pipe;
+mod ready;
 mod table;
 
 pub use epoll::Epoll;
 pub use event::Event;
 pub use open::open;
+pub use ready::Ready;
 pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::inode::names;
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
-use crate::linux::fs::{Body, Inode, mapped, walk};
-use crate::linux::process::life::Life;
-use crate::linux::thread::Thread;
+use crate::linux::fs::{Body, Inode, Spot, walk};
 use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;
 use crate::port::sched::sleeping::SleepingLock;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bell::{Bell, Places};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use life::Life;
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use pipe::{Pipe, Reader, Writer};
-use spin::Once;
 
 /// Heap that an open file costs.
 const HEAP_BYTES: usize = 320;
-
-bitflags::bitflags! {
-    /// Events that a file is ready for; values as poll(2) and epoll(7) have them.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Ready: u32 {
-        /// Reading does not wait.
-        const IN = 1;
-        /// Writing does not wait.
-        const OUT = 4;
-        /// The other side cannot receive any more.
-        const ERR = 8;
-        /// The other side has gone.
-        const HUP = 16;
-    }
-}
 
 /// A kind of file.
 pub enum Kind {
@@ -91,14 +78,6 @@ pub enum Kind {
     Path,
 }
 
-/// Where an open file was found.
-pub struct Spot {
-    /// The directory.
-    pub dir: Arc<Inode>,
-    /// The name in it.
-    pub name: Box<[u8]>,
-}
-
 /// An open file; numbers that were duplicated share one.
 pub struct Open {
     /// Its kind.
@@ -119,7 +98,7 @@ pub struct Open {
 impl Open {
     /// Not yet shared: `spot` may still be set.
     pub fn bare(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
-        let mount = InUse::of(&inode);
+        let mount = inode.mount().map(InUse::of);
         let charge = heap::charge(HEAP_BYTES + spot.as_ref().map_or(0, |spot| spot.name.len()))?;
         Ok(Arc::new(Open {
             kind,
@@ -170,26 +149,13 @@ impl Open {
     }
     /// The path that it was found at, with a note if it is there no more.
     pub fn path(&self) -> errno::Result<Vec<u8>> {
-        let Some(spot) = self.spot.as_ref().filter(|s| !s.name.is_empty()) else {
-            return walk::path_of_dir(&self.inode);
-        };
-        let mut path = walk::path_of_dir(&spot.dir)?;
-        path.try_reserve(spot.name.len() + 12).map_err(|_| Errno::ENOMEM)?;
-        if !path.ends_with(b"/") {
-            path.push(b'/');
-        }
-        path.extend_from_slice(&spot.name);
-        let found = walk::lookup(&spot.dir, &spot.name)?;
-        if found.is_none_or(|inode| inode.number != self.inode.number) {
-            path.extend_from_slice(b" (deleted)");
-        }
-        Ok(path)
+        walk::path_of(&self.inode, self.spot.as_ref())
     }
     /// The shared object that holds its content, for mapping it.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
         let object = self.inode.object()?;
         // Without a name it can still be mapped.
-        let _ = self.path().and_then(|path| mapped::set(object.id(), &self.inode, &path));
+        let _ = self.path().and_then(|path| names::set(object.id(), &self.inode, &path));
         Ok(object)
     }
     /// The directions it is ready for.
@@ -217,7 +183,7 @@ impl Open {
                 writer.as_ref().map(|w| (w.pipe().bell_of_writers(), Ready::OUT)),
             ],
             Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
-            Kind::Console(_) => [CONSOLE.get().map(|b| (b, Ready::IN)), None],
+            Kind::Console(_) => [console::bell().map(|bell| (bell, Ready::IN)), None],
             Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
             Kind::Process(life) => [Some((&life.bell, Ready::IN)), None],
             _ => [None, None],
@@ -237,13 +203,18 @@ impl Open {
         counted.map(|(bell, _)| bell.nr_rings()).fold(0, u64::wrapping_add)
     }
     /// Does `step` until it gives something other than EAGAIN, waiting in
-    /// between unless the file does not want that.
-    pub fn retry<T>(&self, thread: &Thread, mut step: impl FnMut() -> errno::Result<T>) -> errno::Result<T> {
+    /// between unless the file does not want that, and no longer than until
+    /// `is_interrupted`.
+    pub fn retry<T>(
+        &self,
+        is_interrupted: impl Fn() -> bool,
+        mut step: impl FnMut() -> errno::Result<T>,
+    ) -> errno::Result<T> {
         if self.is_nonblocking() {
             return step();
         }
         let done = bell::wait(
-            thread,
+            is_interrupted,
             None,
             |places| self.enter(places),
             || match step() {
@@ -293,20 +264,8 @@ pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
     Ok((end(&there, &back)?, end(&back, &there)?))
 }
 
-/// The bell that rings when something was typed.
-static CONSOLE: Once<Arc<Bell>> = Once::new();
-
 /// Makes the bells that are always there, before the first process.
 fn make_bells() {
-    if !CONSOLE.is_completed() {
-        CONSOLE.call_once(|| Arc::new(Bell::new()));
-        locks::init();
-    }
-}
-
-/// Something was typed, which can be read now.
-pub fn changed() {
-    if let Some(bell) = CONSOLE.get() {
-        bell.ring();
-    }
+    console::make_bell();
+    locks::init();
 }

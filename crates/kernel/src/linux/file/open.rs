@@ -6,14 +6,13 @@ use crate::linux::file::pipe::Pipe;
 use crate::linux::fs::initial::device;
 use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode};
-use crate::linux::thread::Thread;
 use crate::port::console::Channel;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
 /// Opens `inode`; `flags` as open(2) has them. Waits where a FIFO's other end is
-/// not open yet.
-pub fn open(inode: &Arc<Inode>, flags: u32, thread: &Thread) -> errno::Result<Kind> {
+/// not open yet, until the caller `is_interrupted`.
+pub fn open(inode: &Arc<Inode>, flags: u32, is_interrupted: impl Fn() -> bool) -> errno::Result<Kind> {
     Ok(match &inode.body {
         Body::File(_) => Kind::File,
         _ if inode.is_dir() => {
@@ -23,7 +22,7 @@ pub fn open(inode: &Arc<Inode>, flags: u32, thread: &Thread) -> errno::Result<Ki
             Kind::Dir
         }
         Body::Symlink(_) => return Err(Errno::ELOOP),
-        Body::Pipe(pipe) => open_pipe(pipe, flags, thread)?,
+        Body::Pipe(pipe) => open_pipe(pipe, flags, is_interrupted)?,
         Body::Device(number) => device(*number)?,
         Body::Console(channel) => Kind::Console(*channel),
         Body::Generated(generated) => Kind::Text(Text::open(generated, flags & O_ACCMODE != O_RDONLY)?),
@@ -45,7 +44,7 @@ fn device(number: u64) -> errno::Result<Kind> {
 
 /// fifo(7): each side waits for the other, unless it does not want to wait or
 /// opens both.
-fn open_pipe(pipe: &Arc<Pipe>, flags: u32, thread: &Thread) -> errno::Result<Kind> {
+fn open_pipe(pipe: &Arc<Pipe>, flags: u32, is_interrupted: impl Fn() -> bool) -> errno::Result<Kind> {
     let access = flags & O_ACCMODE;
     let nonblocking = flags & O_NONBLOCK != 0;
     let (reader, writer, seen) = pipe.open(access != O_WRONLY, access != O_RDONLY);
@@ -60,7 +59,7 @@ fn open_pipe(pipe: &Arc<Pipe>, flags: u32, thread: &Thread) -> errno::Result<Kin
         // is that it came.
         let bell = if other == 0 { pipe.bell_of_writers() } else { pipe.bell_of_readers() };
         let has_come = || (pipe.nr_opened()[other] != seen.nr_opened[other]).then_some(());
-        bell::wait(thread, None, |places| places.add(bell), has_come)?;
+        bell::wait(is_interrupted, None, |places| places.add(bell), has_come)?;
     }
     Ok(Kind::Pipe { reader, writer })
 }

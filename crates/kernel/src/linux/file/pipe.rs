@@ -1,8 +1,8 @@
 //! Pipes: bytes on the kernel's heap between those who write and those who
 //! read. With a name (a FIFO) or without.
 
-use super::Ready;
 use super::bell::Bell;
+use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
 use crate::port::sync::SpinLock;

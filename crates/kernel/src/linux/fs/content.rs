@@ -6,7 +6,6 @@
 //! Readers take no lock for long: they work on what the file had when they
 //! looked. Writers are one at a time ([`Content::writer`]).
 
-use super::mapped;
 use super::seals::Seals;
 use crate::linux::errno::{self, Errno};
 use crate::port::mm;
@@ -15,7 +14,7 @@ use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use lock_api::MutexGuard;
-use softfault::Order;
+use softfault::{ObjectId, Order};
 
 /// Bytes that are moved at a time.
 const PAGE_BYTES: u64 = 4096;
@@ -41,14 +40,6 @@ pub struct Content {
 pub struct Writer<'a> {
     content: &'a Content,
     seals: MutexGuard<'a, RawSleeping, Seals>,
-}
-
-impl Drop for Content {
-    fn drop(&mut self) {
-        if let Bytes::Object(object) = &*self.bytes.lock() {
-            mapped::forget(object.id());
-        }
-    }
 }
 
 impl Content {
@@ -133,6 +124,13 @@ impl Content {
         };
         Some((page * PAGE_BYTES).max(from))
     }
+    /// The number of the shared object with the content, if there is one.
+    pub fn object_id(&self) -> Option<ObjectId> {
+        match &*self.bytes.lock() {
+            Bytes::Archive(_) => None,
+            Bytes::Object(object) => Some(object.id()),
+        }
+    }
     /// Acquires the right to change it. Sleeps while another thread has it.
     pub fn writer(&self) -> Writer<'_> {
         Writer { content: self, seals: self.writing.lock() }
@@ -140,6 +138,22 @@ impl Content {
     /// The shared object with the content.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
         self.writer().object()
+    }
+    /// F_ADD_SEALS for a file whose mode `mode` gives, under the writer's lock as chmod(2).
+    pub fn add_seals(&self, mode: impl FnOnce() -> u32, wanted: u32) -> errno::Result<()> {
+        let mut wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
+        let mut writer = self.writer();
+        let seals = writer.seals();
+        seals.check(Seals::SEAL)?;
+        // New mappings need the lock; one that is moved or forked is in the count throughout.
+        if (wanted - seals).contains(Seals::WRITE) && writer.object()?.nr_writable_pages() != 0 {
+            return Err(Errno::EBUSY);
+        }
+        if wanted.contains(Seals::EXEC) && mode() & 0o111 != 0 {
+            wanted |= Seals::WITH_EXEC;
+        }
+        writer.set_seals(seals | wanted);
+        Ok(())
     }
 }
 

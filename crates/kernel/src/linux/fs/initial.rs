@@ -1,14 +1,15 @@
 //! The tree as programs find it: what the archive has, and the names that are
 //! always there.
 
+use super::archive::{self, Item};
 use super::change::{self, New};
 use super::content::Content;
+use super::inode::generated::Node;
 use super::inode::{Body, Inode};
+use super::inode::{generated, names};
 use super::tree::{self, Entry};
 use super::walk::{self, Follow};
-use super::{generated, mapped, proc};
 use crate::linux::errno::{self, Errno};
-use crate::linux::process::archive::{self, Item};
 use crate::port::console::log;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG};
@@ -54,12 +55,10 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// Makes the tree, unless it is there: before the first program.
-pub fn init() {
-    if tree::is_made() {
-        return;
-    }
-    let made = tree::init().and_then(|()| fixed()).and_then(|()| from_archive()).and_then(|()| usual());
+/// Makes the tree, before the first program. `trees` are those of generated files, each with
+/// its name in the root.
+pub fn init(trees: [(&str, Node); 2]) {
+    let made = tree::init().and_then(|()| fixed(trees)).and_then(|()| from_archive()).and_then(|()| usual());
     if let Err(errno) = made {
         log!("the file system is incomplete: {errno}");
     }
@@ -93,13 +92,13 @@ fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<()> {
     tree::insert(&parent, Entry::new(name, &Inode::new(body, mode)?)?)
 }
 
-/// Adds the entries that are there whatever the archive has.
-fn fixed() -> errno::Result<()> {
+/// What is there whatever the archive has.
+fn fixed(trees: [(&str, Node); 2]) -> errno::Result<()> {
     for (path, mode) in [("/tmp", 0o1777), ("/dev", 0o755), ("/dev/shm", 0o1777), ("/var/tmp", 0o1777)] {
         dir(path.as_bytes(), 0o755)?.change(|meta| meta.mode = mode);
     }
     let root = tree::root();
-    for (name, node) in [("proc", proc::proc()), ("sys", proc::sys())] {
+    for (name, node) in trees {
         let mount = generated::inode(&root, name.as_bytes(), node)?;
         tree::insert(&root, Entry::new(name.as_bytes(), &mount)?)?;
     }
@@ -108,7 +107,7 @@ fn fixed() -> errno::Result<()> {
         let inode = Inode::new(Body::Device(number), 0o666)?;
         tree::insert(&dev, Entry::new(name.as_bytes(), &inode)?)?;
         if number == device::ZERO {
-            mapped::set(ObjectId::NONE, &inode, b"/dev/zero")?;
+            names::set(ObjectId::NONE, &inode, b"/dev/zero")?;
         }
     }
     for (path, target) in LINKS {
@@ -117,7 +116,7 @@ fn fixed() -> errno::Result<()> {
     Ok(())
 }
 
-/// Adds files that many programs expect, unless the archive has brought them.
+/// What many programs expect and the archive may have brought.
 fn usual() -> errno::Result<()> {
     let has = |path: &[u8]| walk::walk(&tree::root(), path, Follow::Last).is_ok_and(|w| w.inode.is_some());
     if !has(b"/etc/passwd") {

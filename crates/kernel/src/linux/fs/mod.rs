@@ -1,11 +1,12 @@
 //! The file system: one tree of names in memory, filled from the initial
-//! archive, and beside it the generated files of `/proc` and `/sys`.
+//! archive, and beside it the generated files of `/proc` and `/sys` (`linux::proc`).
 //!
 //! `inode` is what a file is, `content` the bytes of a plain one, `seals` what may
 //! not be done to them, `tree` the
 //! names in directories, `walk` turns a path into an inode, `change` makes,
-//! moves and removes names, `mount` puts other file systems into the tree, `initial` fills the tree at boot, `generated` is what
-//! generated files have in common, `text` an open one, `proc` is all of them.
+//! moves and removes names, `mounts` puts other file systems into the tree, of which `mount` is one, `archive` is what
+//! the loader brought, `initial` fills the tree with it at boot, `text` is an open generated file, `buffer` a text that
+//! is being written. Nothing here knows a process: a caller says what is to be known of some.
 //! Bytes of files are the archive's own or lie in shared objects of the memory
 //! subsystem, never on the kernel's heap; names and inodes are charged to it.
 //!
@@ -13,24 +14,24 @@
 //! taken; what is taken out of the tree is dropped after it. Contents and
 //! positions have sleeping locks, taken with no spin lock held.
 
+pub mod archive;
+pub mod buffer;
 pub mod change;
 pub mod content;
 mod cover;
-pub mod generated;
 pub mod initial;
 pub mod inode;
 pub mod mapped;
 pub mod mount;
+pub mod mounts;
 mod options;
-pub mod proc;
 mod program;
 pub mod seals;
-
 pub mod text;
 pub mod tree;
 pub mod walk;
 
-pub use inode::{Body, Inode};
+pub use inode::{Body, Inode, Spot};
 pub use program::{Program, open_program};
 
 use alloc::sync::Arc;
@@ -49,10 +50,9 @@ pub struct Place {
     pub umask: u32,
 }
 
-impl Default for Place {
+impl Place {
     /// At the root, with the usual mask.
-    fn default() -> Place {
-        initial::init();
+    pub fn root() -> Place {
         Place { cwd: tree::root(), umask: 0o022 }
     }
 }

@@ -1,6 +1,7 @@
 //! A file that is to be executed.
 
-use super::{Inode, Place, mapped, walk};
+use super::inode::names;
+use super::{Inode, Place, walk};
 use crate::linux::errno::{self, Errno};
 use crate::port::mm;
 use alloc::sync::Arc;
@@ -17,7 +18,7 @@ pub struct Program {
 pub fn open_program(place: &Place, path: &[u8]) -> errno::Result<Program> {
     let found = walk::walk(&place.cwd, path, walk::Follow::Last)?;
     if let Some(open) = &found.open {
-        let path = open.path()?;
+        let path = walk::path_of(&open.inode, open.spot.as_ref())?;
         return Program::new(open.inode.clone(), path);
     }
     let mut full = match &found.dir {
@@ -51,7 +52,7 @@ impl Program {
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
         let object = self.inode.object()?;
         // Without a name it can still be mapped.
-        let _ = mapped::set(object.id(), &self.inode, &self.path);
+        let _ = names::set(object.id(), &self.inode, &self.path);
         Ok(object)
     }
 }

@@ -2,7 +2,6 @@
 //! file has them beside its content, under the lock of its writers, so that nothing
 //! they forbid is under way when they are there.
 
-use super::content::Content;
 use crate::linux::errno::{self, Errno};
 
 bitflags::bitflags! {
@@ -27,28 +26,11 @@ bitflags::bitflags! {
 impl Seals {
     /// Neither write(2) nor a new mapping may change the bytes.
     pub const NO_WRITES: Seals = Seals::WRITE.union(Seals::FUTURE_WRITE);
-    /// Seals that `EXEC` adds to a file that could be executed.
-    const WITH_EXEC: Seals = Seals::NO_WRITES.union(Seals::SHRINK).union(Seals::GROW);
+    /// What a file that could be executed loses with `EXEC`.
+    pub(super) const WITH_EXEC: Seals = Seals::NO_WRITES.union(Seals::SHRINK).union(Seals::GROW);
 
     /// EPERM where one of `forbidding` is there.
     pub fn check(self, forbidding: Seals) -> errno::Result<()> {
         if self.intersects(forbidding) { Err(Errno::EPERM) } else { Ok(()) }
     }
-}
-
-/// F_ADD_SEALS for a file whose mode `mode` gives, under the writer's lock as chmod(2).
-pub fn add(content: &Content, mode: impl FnOnce() -> u32, wanted: u32) -> errno::Result<()> {
-    let mut wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
-    let mut writer = content.writer();
-    let seals = writer.seals();
-    seals.check(Seals::SEAL)?;
-    // New mappings need the lock; one that is moved or forked is in the count throughout.
-    if (wanted - seals).contains(Seals::WRITE) && writer.object()?.nr_writable_pages() != 0 {
-        return Err(Errno::EBUSY);
-    }
-    if wanted.contains(Seals::EXEC) && mode() & 0o111 != 0 {
-        wanted |= Seals::WITH_EXEC;
-    }
-    writer.set_seals(seals | wanted);
-    Ok(())
 }

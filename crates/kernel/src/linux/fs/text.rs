@@ -3,59 +3,15 @@
 //! mapping is made as far as it is read, since there may be many and most readers
 //! look at the first.
 
-use super::generated::{Generated, Node};
+use super::buffer::Buffer;
+use super::inode::generated::{Generated, Node};
 use crate::linux::errno::{self, Errno};
-use crate::port::heap;
 use crate::port::sched::sleeping::SleepingLock;
-use alloc::vec::Vec;
-use core::fmt;
 
-/// Longest text that is made at once.
-const MAX_BYTES: usize = 16 << 20;
 /// Of a text that is made in parts, so much at a time.
 const PART_BYTES: usize = 4096;
-const FIRST_BYTES: usize = 1024;
 
-/// A text that is being written, charged to the heap.
-#[derive(Default)]
-pub struct Buffer {
-    bytes: Vec<u8>,
-    charge: Option<heap::Charge>,
-}
-
-impl Buffer {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-    /// Forgets all but the first bytes, and keeps the room.
-    fn cut(&mut self, len: usize) {
-        self.bytes.truncate(len);
-    }
-    /// Appends bytes that need not be text.
-    pub fn push(&mut self, bytes: &[u8]) -> errno::Result<()> {
-        let wanted = self.bytes.len() + bytes.len();
-        if wanted > MAX_BYTES {
-            return Err(Errno::ENOMEM);
-        }
-        if wanted > self.bytes.capacity() {
-            let capacity = wanted.next_power_of_two().max(FIRST_BYTES);
-            let charge = heap::charge(capacity)?;
-            self.bytes.try_reserve_exact(capacity - self.bytes.len()).map_err(|_| Errno::ENOMEM)?;
-            self.charge = Some(charge);
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-}
-
-impl fmt::Write for Buffer {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes()).map_err(|_| fmt::Error)
-    }
-}
-
-/// The part of a text that is kept.
+/// What is kept of a text.
 #[derive(Default)]
 struct Kept {
     buffer: Buffer,
@@ -94,8 +50,8 @@ impl Text {
         }
         Ok(Text { node: generated.node.clone(), kept: SleepingLock::new(None) })
     }
-    /// Reads from `offset` on.
-    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+    /// Reads from `offset` on. EINTR if the reader `is_to_end` before its part is made.
+    pub fn read_at(&self, offset: u64, into: &mut [u8], is_to_end: impl Fn() -> bool) -> errno::Result<usize> {
         if let Some(done) = self.node.read_at(offset, into) {
             return done;
         }
@@ -112,7 +68,7 @@ impl Text {
         while offset >= kept.end()
             && let Some(from) = kept.next
         {
-            if crate::linux::thread::current().is_to_end() {
+            if is_to_end() {
                 return Err(Errno::EINTR);
             }
             kept.start = kept.end();

@@ -2,7 +2,7 @@
 //! lock, so that a move from one directory to another is one step. Nothing is
 //! dropped under the lock: what comes out is handed to the caller.
 
-use super::inode::{Body, Inode};
+use super::inode::{Body, Inode, Listed};
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
 use crate::port::sync::SpinLock;
@@ -66,24 +66,9 @@ static ROOT: Once<Arc<Inode>> = Once::new();
 
 pub(super) type Dirs = BTreeMap<u64, Directory>;
 
-/// A name as it is listed.
-pub struct Listed {
-    /// Asks for the names after it.
-    pub cookie: u64,
-    /// The name.
-    pub name: Arc<[u8]>,
-    /// The file of that name.
-    pub inode: Arc<Inode>,
-}
-
 /// The root directory.
 pub fn root() -> Arc<Inode> {
     ROOT.get().expect("made before the first process").clone()
-}
-
-/// Whether there is a root.
-pub fn is_made() -> bool {
-    ROOT.is_completed()
 }
 
 /// Takes all names away, and with them the files that nobody has open.
@@ -112,7 +97,7 @@ pub(super) fn new_directory(parent: &Arc<Inode>, name: &Arc<[u8]>) -> errno::Res
     })
 }
 
-/// Returns the file of this name in a directory of the tree.
+/// What has this name in a directory of the tree.
 pub fn lookup(dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
     TREE.lock().get(&dir.number)?.entries.get(name).map(|entry| entry.inode.clone())
 }
@@ -215,7 +200,7 @@ fn check_replaced(tree: &Dirs, inode: &Inode, replaced: &Inode) -> errno::Result
     }
 }
 
-/// The parts that a move takes out of the tree, to be dropped after the lock.
+/// What a move takes out of the tree, to be dropped after the lock.
 struct Gone {
     _entries: [Option<Entry>; 2],
     _directory: Option<Directory>,

@@ -1,11 +1,10 @@
 //! From a path to an inode: absolute paths and relative ones, `.` and `..`,
 //! symbolic links, slashes at the end.
 
-use super::generated::Jump;
-use super::inode::{Body, Inode};
+use super::inode::generated::{Jump, Opened};
+use super::inode::{Body, Inode, Spot};
 use super::{MAX_NAME_BYTES, MAX_PATH_BYTES, tree};
 use crate::linux::errno::{self, Errno};
-use crate::linux::file::Open;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -51,7 +50,7 @@ pub struct Walked {
     /// The file of that name, if there is one.
     pub inode: Option<Arc<Inode>>,
     /// For a link of `/proc` to something that is open: that.
-    pub open: Option<Arc<Open>>,
+    pub open: Option<Opened>,
     /// The path says that it is a directory, by a slash at the end.
     pub wants_dir: bool,
 }
@@ -219,7 +218,7 @@ impl Walk {
                 let (name, last) = (Box::default(), self.last);
                 return Ok(Some(Walked { dir, name, last, inode, open: Some(open), wants_dir: false }));
             }
-            Link::Jump(Jump::Open(open)) => self.at = open.inode.clone(),
+            Link::Jump(Jump::Open(open)) => self.at = open.inode,
         }
         Ok(None)
     }
@@ -265,6 +264,24 @@ pub fn path_of_dir(dir: &Arc<Inode>) -> errno::Result<Vec<u8>> {
     }
     if path.is_empty() {
         path.push(b'/');
+    }
+    Ok(path)
+}
+
+/// The path that a file was found at, with a note if it is there no more.
+pub fn path_of(inode: &Arc<Inode>, spot: Option<&Spot>) -> errno::Result<Vec<u8>> {
+    let Some(spot) = spot.filter(|s| !s.name.is_empty()) else {
+        return path_of_dir(inode);
+    };
+    let mut path = path_of_dir(&spot.dir)?;
+    path.try_reserve(spot.name.len() + 12).map_err(|_| Errno::ENOMEM)?;
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&spot.name);
+    let found = lookup(&spot.dir, &spot.name)?;
+    if found.is_none_or(|found| found.number != inode.number) {
+        path.extend_from_slice(b" (deleted)");
     }
     Ok(path)
 }

@@ -5,14 +5,13 @@
 //! the process's number; the old one ends, and with it the old memory, whole.
 
 use super::elf::LoadError;
-use super::identity::{Capability, Identity};
-use super::limits::Limits;
-use super::stack::NoStack;
+use super::identity::Capability;
+use super::stack::{Inherited, NoStack};
+use super::thread::{Thread, interrupt};
 use super::{Mm, Process, elf, stack};
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs;
 use crate::linux::signal;
-use crate::linux::thread::Thread;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::mm;
@@ -86,7 +85,7 @@ pub struct Prepared {
     pub frame: Frame,
 }
 
-/// The interpreter that the first line of a script names.
+/// What the first line of a script names.
 struct Interpreter {
     path: Vec<u8>,
     /// All that follows, as one.
@@ -122,16 +121,6 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
         path = interpreter.path;
     }
     Err(Errno::ELOOP)
-}
-
-/// Properties that the new memory takes over from the old one.
-pub struct Inherited {
-    /// Limits, of which those on memory hold while it is laid out.
-    pub limits: Limits,
-    /// No huge pages (PR_SET_THP_DISABLE).
-    pub thp_disable: bool,
-    /// The identity that runs it.
-    pub identity: Identity,
 }
 
 /// Builds the memory of the program.
@@ -188,7 +177,7 @@ impl Process {
         if self.replacing.compare_exchange(0, thread.tid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Err(Errno::EAGAIN);
         }
-        self.all_threads().iter().filter(|t| t.tid != thread.tid).for_each(signal::interrupt);
+        self.all_threads().iter().filter(|t| t.tid != thread.tid).for_each(interrupt);
         let alone = self.watchers.wait(None, || match self.is_ending() {
             true => Some(Err(Errno::EINTR)),
             false => (self.nr_threads() == 1).then_some(Ok(())),
@@ -196,20 +185,5 @@ impl Process {
         let result = alone.unwrap_or(Ok(()));
         self.replacing.store(0, Ordering::Release);
         result
-    }
-    /// The old thread is through: the new one takes its place, and the signals that were
-    /// sent to it until now. A sender that has found the old one before finds out
-    /// (`ThreadSignals::has_moved`).
-    pub(super) fn hand_over(&self, old: &Thread, new: &Arc<Thread>) {
-        let mut threads = self.threads.lock();
-        let gone = threads.remove(&old.tid);
-        let replaced = threads.insert(new.tid, new.clone());
-        let mut from = old.signals.lock();
-        from.has_moved = true;
-        new.signals.lock().pending = core::mem::take(&mut from.pending);
-        drop(from);
-        drop(threads);
-        drop((gone, replaced));
-        self.end_life_of(old);
     }
 }

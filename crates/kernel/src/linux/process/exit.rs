@@ -1,11 +1,11 @@
 //! The end of threads and processes.
 
+use super::thread::{self, Thread};
 use super::{Process, table};
 use crate::linux::file;
 use crate::linux::futex::{self, Key};
-use crate::linux::main_thread;
-use crate::linux::signal::{self, Info};
-use crate::linux::thread::{self, Thread};
+use crate::linux::signal::{Info, SI_KERNEL, SIG_IGN, send};
+use crate::linux::stats;
 use crate::port::arch::time;
 use crate::port::mm::{self, Space};
 use crate::port::power::End;
@@ -18,8 +18,6 @@ use linux_raw_sys::general::{
     SIGCONT, SIGHUP,
 };
 
-/// `si_code` of what the kernel sends on its own.
-const SI_KERNEL: i32 = 0x80;
 /// Most robust futexes that are looked at: the list is the program's and may
 /// have no end.
 const MAX_ROBUST: usize = 2048;
@@ -54,7 +52,7 @@ fn leave_process(thread: &Thread) {
     let status = thread.exiting.load(Ordering::Relaxed) as u8;
     if process.remove_thread(thread) {
         process.begin_end(End::Exit(status));
-        main_thread::at_end(process, thread.mm());
+        stats::at_end(process, thread.mm());
         leave_memory(thread);
         finish(process);
     } else {
@@ -83,8 +81,23 @@ impl Process {
         last
     }
 
+    /// The old thread is through: the new one takes its place, and the signals that were
+    /// sent to it until now. A sender that has found the old one before finds out
+    /// (`ThreadSignals::has_moved`).
+    fn hand_over(&self, old: &Thread, new: &Arc<Thread>) {
+        let mut threads = self.threads.lock();
+        let gone = threads.remove(&old.tid);
+        let replaced = threads.insert(new.tid, new.clone());
+        let mut from = old.signals.lock();
+        from.has_moved = true;
+        new.signals.lock().pending = core::mem::take(&mut from.pending);
+        drop(from);
+        drop(threads);
+        drop((gone, replaced));
+        self.end_life_of(old);
+    }
     /// A thread is in its process's list no more. The life of the first one is the process's.
-    pub(super) fn end_life_of(&self, thread: &Thread) {
+    fn end_life_of(&self, thread: &Thread) {
         if thread.tid != self.pid {
             thread.life.end_and_forget();
         }
@@ -107,7 +120,7 @@ fn finish(process: &Process) {
     for (orphan, _) in orphans {
         let signal = orphan.death_signal.load(Ordering::Relaxed);
         if signal != 0 {
-            signal::send_to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
+            send::to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
         }
     }
     groups.iter().for_each(|group| hang_up_if_orphaned(*group, process.pid));
@@ -138,7 +151,7 @@ fn hang_up_if_orphaned(group: u32, without: u32) {
     let is_stopped = |member: &Arc<Process>| member.pid != without && member.stop.is_stopped();
     if table::is_orphaned(group) && table::in_group(group).iter().any(is_stopped) {
         for signal in [SIGHUP, SIGCONT] {
-            signal::send_to_group(group, Info { signal, code: SI_KERNEL, ..Info::default() });
+            send::to_group(group, Info { signal, code: SI_KERNEL, ..Info::default() });
         }
     }
 }
@@ -152,9 +165,9 @@ fn tell_parent(process: &Process) {
     let signal = u32::from(process.exit_signal);
     // Read once: a parent that changes it meanwhile gets the signal and the end, or neither.
     let action = parent.actions.lock()[SIGCHLD as usize - 1];
-    let is_ignored = signal == SIGCHLD && action.handler == signal::SIG_IGN;
+    let is_ignored = signal == SIGCHLD && action.handler == SIG_IGN;
     if signal != 0 && !is_ignored {
-        signal::send_to_process(&parent, end_info(process, signal));
+        send::to_process(&parent, end_info(process, signal));
     }
     if is_ignored || signal == SIGCHLD && action.flags & u64::from(SA_NOCLDWAIT) != 0 {
         table::remove(process.pid);

@@ -1,9 +1,9 @@
 //! A child: fork(2), vfork(2), clone(2) without CLONE_THREAD.
 
+use super::thread::Thread;
 use super::{Mm, Process, table};
 use crate::linux::errno::{self, Restart};
 use crate::linux::signal;
-use crate::linux::thread::Thread;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::sched::{self, delay};
@@ -68,13 +68,13 @@ impl Process {
         }
         delay::step();
         if thread.is_to_end() || !table::insert_child(&child, self.pid, plan.same_parent, thread) {
-            child.discard(&first);
+            child.take_apart(&first);
             return Err(Restart::Always.errno());
         }
         Ok(first)
     }
     /// Takes a child apart that nobody has seen.
-    fn discard(&self, first: &Arc<Thread>) {
+    fn take_apart(&self, first: &Arc<Thread>) {
         first.mm().leave();
         self.set_mm(None);
         let gone = self.threads.lock().remove(&first.tid);

@@ -2,22 +2,25 @@
 //!
 //! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
 //! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
-//! the two sides of its end, `life` what is known of it beyond that, `limits` what it
-//! may have, `identity` who it is, `kept` what else it was told, `timer` its alarm.
+//! the two sides of its end, `thread` is one of its threads, `stop` whether they run, `usage` what they used, `limits` what it may have,
+//! `identity` who it is, `kept` what else it was told, `alarm` its alarm clock, whose
+//! signals `timer` sends.
 
-pub mod archive;
+pub mod alarm;
 pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fork;
 pub mod identity;
 pub mod kept;
-pub mod life;
 pub mod limits;
 mod mm;
 pub mod stack;
+pub mod stop;
 pub mod table;
+pub mod thread;
 pub mod timer;
+pub mod usage;
 pub mod wait;
 
 pub use mm::Mm;
@@ -25,9 +28,9 @@ pub use table::{all, find, find_with_life, find_with_thread};
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::file;
+use crate::linux::file::life::Life;
 use crate::linux::fs;
 use crate::linux::signal::{self, Action, NR_SIGNALS, Pending};
-use crate::linux::thread::{Task, Thread};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::heap;
@@ -41,9 +44,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use identity::{Capability, Identity};
 use kept::Kept;
-use life::Life;
 use limits::Limits;
-use wait::ChildUsage;
+use thread::{Task, Thread};
+use usage::ChildUsage;
 
 /// Heap that a thread costs, generously.
 const HEAP_PER_THREAD: usize = 48 * 1024;
@@ -109,7 +112,7 @@ pub struct Process {
     /// The signal that its end sends to the parent, or 0.
     pub exit_signal: u8,
     /// Running, stopped by a signal, and whether its parent knows.
-    pub stop: wait::Stop,
+    pub stop: stop::Stop,
     /// Threads of this process that wait for its children, and those that wait for
     /// its own end.
     pub watchers: Waiters,
@@ -117,10 +120,12 @@ pub struct Process {
     released: AtomicBool,
     /// The usage of threads that have ended.
     pub past: SpinLock<Used>,
+    /// The largest resident size that was observed, KiB.
+    peak_kib: AtomicU64,
     /// The usage of children that were waited for.
     pub children_used: SpinLock<ChildUsage>,
     /// Alarm clock.
-    pub alarm: timer::Alarm,
+    pub alarm: alarm::Alarm,
     /// The value of `/proc/PID/oom_score_adj`; the choice of a victim does not depend on it.
     pub oom_score_adj: AtomicI32,
     /// Signal to send it when its parent ends; prctl(2).
@@ -152,23 +157,24 @@ impl Process {
             life: Life::new(pid),
             told: AtomicBool::new(false),
             exit_signal,
-            stop: wait::Stop::default(),
+            stop: stop::Stop::default(),
             watchers: Waiters::new(),
             released: AtomicBool::new(false),
             past: SpinLock::new(Used::default()),
+            peak_kib: AtomicU64::new(0),
             children_used: SpinLock::new(ChildUsage::default()),
-            alarm: timer::Alarm::default(),
+            alarm: alarm::Alarm::default(),
             oom_score_adj: AtomicI32::new(from.oom_score_adj),
             death_signal: AtomicU8::new(0),
             _charge: charge,
         }))
     }
-    /// The first process; it has no parent.
-    pub fn first() -> errno::Result<Arc<Process>> {
+    /// The first process, which has these files and is at the root; it has no parent.
+    pub fn first(files: file::Table) -> errno::Result<Arc<Process>> {
         let from = Inherited {
             actions: [Action::default(); NR_SIGNALS],
-            files: file::Table::standard(),
-            place: fs::Place::default(),
+            files,
+            place: fs::Place::root(),
             limits: Limits::default(),
             identity: Identity::default(),
             kept: Kept::default(),
@@ -269,7 +275,7 @@ impl Process {
         };
         if self.ending.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.stop.end();
-            self.all_threads().iter().for_each(signal::interrupt);
+            self.all_threads().iter().for_each(thread::interrupt);
         }
     }
     /// Whether a signal waits that `thread` would take.

@@ -2,8 +2,8 @@
 //! the System V ABI lays them out.
 
 use super::elf::Loaded;
-use super::exec::Inherited;
 use super::identity::Identity;
+use super::limits::Limits;
 use crate::linux::errno::Errno;
 use crate::port::mm::{Space, USER_END};
 use crate::port::random;
@@ -43,7 +43,17 @@ impl NoStack {
     }
 }
 
-/// Texts that the program is given.
+/// What the new memory takes over from the old one.
+pub struct Inherited {
+    /// Limits, of which those on memory hold while it is laid out.
+    pub limits: Limits,
+    /// No huge pages (PR_SET_THP_DISABLE).
+    pub thp_disable: bool,
+    /// Who runs it.
+    pub identity: Identity,
+}
+
+/// What the program is told.
 pub struct Texts<'a> {
     /// The path it was called by.
     pub path: &'a [u8],

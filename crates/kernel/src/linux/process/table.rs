@@ -6,9 +6,9 @@
 //! gone. Its children are forgotten as they end.
 
 use super::Process;
-use super::life::Life;
+use super::thread::Thread;
+use crate::linux::file::life::Life;
 use crate::linux::signal::{self, Info, NR_SIGNALS, bit};
-use crate::linux::thread::Thread;
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -93,9 +93,21 @@ pub fn members_for(signal: u32, is_meant: impl Fn(u32, u32) -> bool) -> Vec<Arc<
     let meant: Vec<_> =
         table.iter().filter(|(pid, e)| is_meant(**pid, e.group)).map(|(_, e)| e.process.clone()).collect();
     if signal != 0 {
-        meant.iter().for_each(|process| signal::note_for_forks(process, signal));
+        meant.iter().for_each(|process| note_for_forks(process, signal));
     }
     meant
+}
+
+/// Has the children that a process is forking, or begins to fork before the signal has
+/// arrived, get a signal that it is to be sent. The caller has the table's lock: they are
+/// added before or after.
+fn note_for_forks(process: &Process, signal: u32) {
+    process.coming.lock().add(signal);
+    for thread in process.threads.lock().values() {
+        if let Some(forking) = &mut thread.signals.lock().forking {
+            *forking = signal::with(*forking, signal);
+        }
+    }
 }
 
 /// Forgets a process, which has no children any more; false if it was forgotten

@@ -2,11 +2,10 @@
 //! handlers.
 
 use super::layout::{CONTEXT_OFFSET, INFO_OFFSET, RawContext, RawFrame, RawStack, join_fpu, split_fpu};
-use super::report;
-use super::{Action, Info, SIG_DFL, UNBLOCKABLE, bit, is_ignored};
+use super::{Action, Info, SI_KERNEL, SIG_DFL, STOPS, UNBLOCKABLE, bit, is_ignored, report, send};
 use crate::linux::errno::{self, Errno, Restart};
+use crate::linux::process::thread::{AltStack, Thread};
 use crate::linux::process::{Process, table};
-use crate::linux::thread::{AltStack, Thread};
 use crate::port::arch::fpu::{IMAGE_BYTES, Image};
 use crate::port::arch::frame::Frame;
 use crate::port::mm::{self, USER_END};
@@ -22,7 +21,6 @@ use zerocopy::FromZeros;
 const FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 /// `si_code`: up to here a program sent it, above the kernel did.
 const SI_USER: i32 = 0;
-const SI_KERNEL: i32 = 0x80;
 
 /// EINTR, as a call gives it.
 const INTERRUPTED: u64 = -(Errno::EINTR.0 as i64) as u64;
@@ -138,7 +136,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
         return;
     }
     if action.handler == SIG_DFL || bit(info.signal) & UNBLOCKABLE != 0 {
-        if bit(info.signal) & super::STOPS == 0 {
+        if bit(info.signal) & STOPS == 0 {
             return kill(thread, &info, frame);
         }
         // Only SIGSTOP stops a group that nobody would continue.
@@ -146,7 +144,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
             return;
         }
         fail_if_untouched(interrupted, frame);
-        return super::stop(process, &info);
+        return send::stop(process, &info);
     }
     match interrupted.take() {
         Some(call) if call.restart == Restart::Always => make(call.number, frame),

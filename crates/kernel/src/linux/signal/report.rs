@@ -1,7 +1,7 @@
 //! The log's report of a program that its own instruction has killed.
 
 use super::Info;
-use crate::linux::thread::Thread;
+use crate::linux::process::thread::Thread;
 use crate::port::arch::frame::Frame;
 use crate::port::console::log;
 use crate::port::trap::{AccessWord, VmaLine};

@@ -1,6 +1,6 @@
 //! Calls that change the attributes of a file: mode, owner, times, size.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, follow, open_file, resolve, resolve_inode};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Kind;

@@ -1,6 +1,6 @@
 //! epoll(7).
 
-use super::Call;
+use super::call::Call;
 use super::file::add;
 use super::path::open_file;
 use super::poll::{deadline, with_mask};
@@ -57,7 +57,7 @@ fn wait_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
     }
     let max = (max as usize).min(MAX_EVENTS);
     let events = bell::wait(
-        call.thread,
+        || call.thread.is_interrupted(),
         deadline,
         |places| set.enter(places),
         || {

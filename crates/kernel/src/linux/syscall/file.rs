@@ -1,16 +1,16 @@
 //! Calls about open files and their numbers: opening, closing, duplicating,
 //! seeking, flags.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, open_file, read_path, resolve};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::locks::{self, Owner};
-use crate::linux::file::{self, Event, Kind, Open, Spot};
+use crate::linux::file::{self, Event, Kind, Open};
 use crate::linux::fs::change::{self, New};
 use crate::linux::fs::content::Content;
-use crate::linux::fs::seals::{self, Seals};
+use crate::linux::fs::seals::Seals;
 use crate::linux::fs::walk::{self, Follow, Walked};
-use crate::linux::fs::{Body, Inode};
+use crate::linux::fs::{Body, Inode, Spot};
 use crate::linux::process;
 use crate::port::mm;
 use alloc::sync::Arc;
@@ -115,13 +115,13 @@ fn open_path(call: &mut Call, from: From, n: usize, flags: u32, mode: u32) -> er
         _ if flags & O_PATH != 0 => Kind::Path,
         // A file without a name can be opened again only if it is a pipe.
         Some(open) if matches!(open.inode.body, Body::Nameless(_)) => return Err(Errno::ENXIO),
-        _ => file::open(&inode, flags, call.thread)?,
+        _ => file::open(&inode, flags, || call.thread.is_interrupted())?,
     };
     if flags & O_TRUNC != 0 && !is_new && flags & O_PATH == 0 && matches!(kind, Kind::File) {
         super::attributes::set_size(&inode, 0)?;
     }
     let spot = match found.open {
-        Some(open) => open.spot.as_ref().map(|s| Spot { dir: s.dir.clone(), name: s.name.clone() }),
+        Some(open) => open.spot,
         None => Some(Spot { dir: found.dir, name: found.name }),
     };
     let kept = flags & !OPENING | if flags & O_PATH == 0 { LARGE | O_LARGEFILE } else { 0 };
@@ -308,7 +308,7 @@ pub fn fcntl(call: &mut Call) -> errno::Result {
         F_GETPIPE_SZ => Ok(pipe_of(&open)?.capacity() as u64),
         F_GET_SEALS => Ok(sealable(&open)?.writer().seals().bits().into()),
         F_ADD_SEALS if !open.may_write() => Err(Errno::EPERM),
-        F_ADD_SEALS => seals::add(sealable(&open)?, || open.inode.meta().mode, argument).map(|()| 0),
+        F_ADD_SEALS => sealable(&open)?.add_seals(|| open.inode.meta().mode, argument).map(|()| 0),
         F_SETPIPE_SZ => pipe_of(&open)?.set_capacity(call.args[2] as usize),
         _ => Err(Errno::EINVAL),
     }

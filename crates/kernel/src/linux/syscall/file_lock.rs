@@ -1,6 +1,6 @@
 //! fcntl(2)'s locks and flock(2).
 
-use super::Call;
+use super::call::Call;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::locks::{self, Family, Owner, Request};
@@ -85,7 +85,7 @@ fn take(call: &Call, open: &Open, wanted: &Request, takes: bool, waits: bool) ->
         Err(Errno::EAGAIN) => None,
         other => Some(other),
     };
-    let done = bell::wait(call.thread, None, |places| places.add(locks::bell()), set)?;
+    let done = bell::wait(|| call.thread.is_interrupted(), None, |places| places.add(locks::bell()), set)?;
     done.unwrap_or(Err(Errno::EAGAIN)).map(|()| 0)
 }
 

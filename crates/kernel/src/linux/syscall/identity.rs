@@ -1,6 +1,6 @@
 //! Calls about who a process is: users, groups, capabilities.
 
-use super::Call;
+use super::call::Call;
 use super::info::process_of;
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::identity::{Capabilities, Capability, Identity, Ids};

@@ -1,6 +1,6 @@
 //! Calls that tell about the system and its limits.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::identity::Capability;
 use crate::linux::process::limits::LimitError;

@@ -1,7 +1,7 @@
 //! ioctl(2): a few questions about files, and the console as a terminal, where
 //! it is one.
 
-use super::Call;
+use super::call::Call;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::console::{self, Termios};

@@ -1,6 +1,6 @@
 //! Reading directories.
 
-use super::Call;
+use super::call::Call;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};

@@ -1,7 +1,6 @@
 //! mlock(2) and its kin: the library's, with the limit that the process has.
 
-use super::Call;
-use super::memory::to_errno;
+use super::call::{Call, to_errno};
 use crate::linux::errno;
 use softfault::{MlockFlags, MlockallFlags};
 

@@ -1,7 +1,6 @@
 //! mmap(2) of what is open. Files are mapped as their objects, shared or private.
 
-use super::Call;
-use super::memory::to_errno;
+use super::call::{Call, to_errno};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
 use crate::linux::fs::content::Writer;

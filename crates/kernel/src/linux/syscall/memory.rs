@@ -2,7 +2,7 @@
 //! program. Mappings of files are in `map_file`, locks in `lock`, memory policy
 //! in `numa`, segments of System V in `shm`.
 
-use super::Call;
+use super::call::{Call, to_errno};
 use super::map_file::{self, Asked};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::Mm;
@@ -10,14 +10,6 @@ use crate::linux::shm;
 use crate::port::mm;
 use linux_raw_sys::general::RLIMIT_DATA;
 use softfault::{Advice, MapFlags, MremapFlags, MsyncFlags, Prot};
-
-/// An error of the subsystem as the program sees it.
-macro_rules! to_errno {
-    ($result:expr) => {
-        $result.map_err(|error| error.errno())
-    };
-}
-pub(super) use to_errno;
 
 pub fn mmap(call: &mut Call) -> errno::Result {
     let [addr, len, prot, flags, file, offset] = call.args;

@@ -1,11 +1,12 @@
 //! mount(2) and umount2(2). Only a hugetlbfs can be mounted; flags that would change more than times of access are
 //! refused.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, read_path, resolve};
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
-use crate::linux::fs::{Body, mount as mounts, tree};
+use crate::linux::fs::{Body, mounts, tree};
+use crate::linux::process;
 use crate::linux::process::identity::Capability;
 use linux_raw_sys::general::{
     MNT_DETACH, MNT_FORCE, MS_NOATIME, MS_NODIRATIME, MS_NOSUID, MS_RELATIME, MS_SILENT, MS_STRICTATIME,
@@ -62,5 +63,6 @@ pub fn umount2(call: &mut Call) -> errno::Result {
     if matches!(&root.body, Body::Generated(generated) if generated.parent.number == tree::root().number) {
         return Err(Errno::EBUSY);
     }
-    mounts::unmount(&root, flags & MNT_DETACH != 0).map(|()| 0)
+    let cwds = || process::all().iter().map(|p| p.place.lock().cwd.clone()).collect();
+    mounts::unmount(&root, flags & MNT_DETACH != 0, cwds).map(|()| 0)
 }

@@ -1,6 +1,6 @@
 //! Calls that make, move and remove names.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, open_file, read_path, resolve, resolve_inode};
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::MAX_PATH_BYTES;

@@ -1,7 +1,7 @@
 //! Memory policy on a machine with one node: arguments are checked as Linux
 //! checks them, and whatever is asked for, it is node 0.
 
-use super::Call;
+use super::call::Call;
 use super::memory::whole_pages;
 use crate::linux::errno::{self, Errno};
 use crate::port::mm;

@@ -1,7 +1,7 @@
 //! The common part of calls with paths: getting one from the program, and
 //! where it begins.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Open;
 use crate::linux::fs::walk::{self, Follow, Walked};

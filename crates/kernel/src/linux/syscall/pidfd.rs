@@ -1,14 +1,14 @@
 //! Calls about processes by descriptor: pidfd_open(2), process_madvise(2).
 
-use super::Call;
+use super::call::Call;
 use super::file::add;
 use super::memory::advise;
 use super::path::open_file;
 use super::rw::read_parts;
 use crate::linux::errno::{self, Errno};
+use crate::linux::file::life::Life;
 use crate::linux::file::{Kind, Open};
 use crate::linux::process::identity::Capability;
-use crate::linux::process::life::Life;
 use crate::linux::process::{self, Mm, Process};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -1,6 +1,7 @@
 //! Calls that wait for several files at once: poll(2) and select(2).
 
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::bell::{self, Places};
 use crate::linux::file::{Open, Ready};
@@ -61,7 +62,7 @@ fn wait(
     enter: impl Fn(&mut Places) -> errno::Result<()>,
     is_ready: impl Fn() -> bool,
 ) -> errno::Result<()> {
-    let waited = bell::wait(call.thread, deadline, enter, || is_ready().then_some(()));
+    let waited = bell::wait(|| call.thread.is_interrupted(), deadline, enter, || is_ready().then_some(()));
     match waited {
         Ok(None) if call.thread.is_interrupted() => Err(Restart::Unhandled.errno()),
         Ok(_) => Ok(()),

@@ -1,7 +1,7 @@
 //! Nice values and scheduling policies. They are kept and told again, and have no effect: every thread gets the same
 //! turns. Policies of real time are refused, as to a caller without CAP_SYS_NICE: they would be a promise.
 
-use super::Call;
+use super::call::Call;
 use super::info::process_of;
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::identity::{Capability, Identity};

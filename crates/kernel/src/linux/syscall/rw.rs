@@ -1,6 +1,6 @@
 //! Reading and writing, in all their forms, and from file to file.
 
-use super::Call;
+use super::call::Call;
 use super::path::open_file;
 use super::transfer::{self, Memory, PAGE_BYTES};
 use crate::linux::errno::{self, Errno};

@@ -1,9 +1,8 @@
 //! shmget(2), shmat(2), shmdt(2), shmctl(2), with the rights of sysvipc(7). Of groups only the effective one counts.
 
-use super::Call;
-use super::memory::to_errno;
+use super::call::{Call, to_errno};
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
 use crate::linux::shm::{self, Huge, Maker, Meta, Segment};
 use crate::port::mailbox;

@@ -1,12 +1,13 @@
 //! Calls about signals.
 
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno, Restart};
+use crate::linux::process::thread::AltStack;
 use crate::linux::process::{self, Process, table};
 use crate::linux::signal::deliver::raw_stack;
 use crate::linux::signal::layout::{RawInfo, RawStack};
-use crate::linux::signal::{self, Action, Info, NR_SIGNALS, UNBLOCKABLE, bit};
-use crate::linux::thread::AltStack;
+use crate::linux::signal::{Action, Info, NR_SIGNALS, UNBLOCKABLE, bit, send};
 use crate::port::arch::time::now_ns;
 use crate::port::mm;
 use crate::port::sched;
@@ -36,7 +37,7 @@ pub fn rt_sigaction(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let old = match new {
-        Some(new) => signal::set_action(call.process, number, new),
+        Some(new) => send::set_action(call.process, number, new),
         None => call.process.actions.lock()[number as usize - 1],
     };
     if old_at != 0 {
@@ -170,8 +171,8 @@ fn send_to_all(call: &Call, raw: u32, code: i32, extra: u64) -> errno::Result {
     let targets = targets(call, pid, raw);
     match (raw, pid) {
         (0, _) => {}
-        (_, 1..) => targets.iter().filter(|p| !p.has_ended()).for_each(|p| signal::send_to_process(p, info)),
-        _ => signal::send_to_members(&targets, info),
+        (_, 1..) => targets.iter().filter(|p| !p.has_ended()).for_each(|p| send::to_process(p, info)),
+        _ => send::to_members(&targets, info),
     }
     if targets.is_empty() { Err(Errno::ESRCH) } else { Ok(0) }
 }
@@ -217,7 +218,7 @@ fn send(process: &Process, tid: u32, raw: u32, info: Info) -> errno::Result {
     }
     let thread = process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)?;
     if raw != 0 {
-        signal::send_to_thread(&thread, Info { signal: raw, ..info });
+        send::to_thread(&thread, Info { signal: raw, ..info });
     }
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! Sockets: there is only socketpair(2), which pipes can replace.
 
-use super::Call;
+use super::call::Call;
 use super::file::add_both;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};

@@ -1,6 +1,6 @@
 //! Calls that tell about files and file systems.
 
-use super::Call;
+use super::call::Call;
 use super::path::{From, follow, open_file, resolve, resolve_inode};
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::inode::{Body, Inode};

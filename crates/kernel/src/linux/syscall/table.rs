@@ -1,9 +1,10 @@
 //! The table of system calls, by family.
 
+use super::call::Call;
 use super::identity::{self, Of};
 use super::path::From;
 use super::{
-    Call, attributes, epoll, file, file_lock, go_on, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
+    attributes, clone, epoll, file, file_lock, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
     priority, process, rw, shm, signal, socket, stat, thread, time,
 };
 use crate::linux::errno::{self, Errno};
@@ -29,6 +30,15 @@ static CALLS: [Serve; NR_CALLS] = table(&[
 pub fn dispatch(number: u64, call: &mut Call) -> errno::Result {
     let serve = usize::try_from(number).ok().and_then(|number| CALLS.get(number));
     serve.map_or(Err(Errno::ENOSYS), |serve| serve(call))
+}
+
+/// restart_syscall(2), which `deliver` has threads make: goes on with the call that
+/// was interrupted, unless a handler has run since.
+fn go_on(call: &mut Call) -> errno::Result {
+    let (number, deadline_ns) = call.thread.resumes.lock().take().ok_or(Errno::EINTR)?;
+    call.number = number;
+    call.deadline.set(Some(deadline_ns));
+    dispatch(number, call)
 }
 
 /// All families in one. A number that is there twice does not compile.
@@ -92,10 +102,10 @@ const MEMORY: Family = calls! { call:
 /// Processes and threads.
 const THREADS: Family = calls! { call:
     nr::__NR_futex => thread::futex(call),
-    nr::__NR_clone => process::clone(call),
-    nr::__NR_clone3 => process::clone3(call),
-    nr::__NR_fork => process::fork(call),
-    nr::__NR_vfork => process::vfork(call),
+    nr::__NR_clone => clone::clone(call),
+    nr::__NR_clone3 => clone::clone3(call),
+    nr::__NR_fork => clone::fork(call),
+    nr::__NR_vfork => clone::vfork(call),
     nr::__NR_execve => process::execve(call),
     nr::__NR_execveat => process::execveat(call),
     nr::__NR_wait4 => process::wait4(call),

@@ -1,14 +1,11 @@
 //! Calls about threads: making and ending them, futexes, where they run.
 
-use super::process::{CloneArgs, tell_numbers};
-use super::{Call, time};
+use super::call::Call;
+use super::time;
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
-use crate::linux::thread::AltStack;
-use crate::linux::thread::Thread;
+use crate::linux::process::thread::Thread;
 use crate::port::arch::cpu;
-use crate::port::arch::fpu::Image;
-use crate::port::arch::frame::Frame;
 use crate::port::mm::{self, USER_END};
 use crate::port::power::End;
 use crate::port::sched;
@@ -63,25 +60,6 @@ pub fn futex(call: &mut Call) -> errno::Result {
     }
 }
 
-/// Makes a thread of the same process; what is to be checked of `args` was.
-pub fn new_thread(call: &mut Call, args: &CloneArgs, frame: Frame) -> errno::Result {
-    let thread = call.process.new_thread(call.thread.mm().clone(), frame, Image::current())?;
-    inherit(call.thread, &thread);
-    tell_numbers(call.thread, args, &thread);
-    sched::start(&thread);
-    Ok(thread.tid.into())
-}
-
-fn inherit(from: &Thread, to: &Arc<Thread>) {
-    to.fs_base.store(from.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.gs_base.store(from.gs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.affinity.store(from.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
-    let mask = from.signals.lock().mask;
-    let mut signals = to.signals.lock();
-    signals.mask = mask;
-    signals.alt_stack = AltStack::default();
-}
-
 /// The thread ends on its way back to the program.
 pub fn exit(call: &mut Call) -> errno::Result {
     call.thread.exiting.store(1 << 32 | call.args[0] & 0xff, Ordering::Relaxed);
@@ -134,7 +112,7 @@ pub fn sched_yield() -> errno::Result {
 
 fn find(call: &Call, tid: u32) -> errno::Result<Arc<Thread>> {
     if tid == 0 {
-        return Ok(crate::linux::thread::current());
+        return Ok(crate::linux::process::thread::current());
     }
     call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)
 }

@@ -1,6 +1,6 @@
 //! Calls about time: clocks, sleeping, CPU time.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::port::arch::time::{now_ns, wall_ns};
 use crate::port::mm;

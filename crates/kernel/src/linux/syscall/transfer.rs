@@ -2,12 +2,13 @@
 //! program's memory in one or several parts, or the kernel's own. By pages, so
 //! that nothing large is on the kernel's stack or heap.
 
-use super::Call;
+use super::call::Call;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::pipe::{Reader, Writer};
 use crate::linux::file::{Kind, Open, console};
 use crate::linux::process::table;
-use crate::linux::signal::{self, Info};
+use crate::linux::signal::{Info, SI_KERNEL, send};
+use crate::linux::terminal;
 use crate::port::console::Channel;
 use crate::port::mailbox;
 use crate::port::mm::{self, Space};
@@ -154,7 +155,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
         Kind::Event(event) => {
             let mut number = [0; 8];
             from.take(&mut number)?;
-            open.retry(call.thread, || event.add(u64::from_le_bytes(number)))?;
+            open.retry(|| call.thread.is_interrupted(), || event.add(u64::from_le_bytes(number)))?;
             Ok(8)
         }
         Kind::Epoll(_) | Kind::Process(_) => Err(Errno::EINVAL),
@@ -167,7 +168,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
 pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
     let limit = call.process.limits.lock().now(RLIMIT_FSIZE);
     if len > 0 && start >= limit {
-        signal::send_to_thread(&crate::linux::thread::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
+        send::to_thread(&crate::linux::process::thread::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
         return Err(Errno::EFBIG);
     }
     Ok(limit.saturating_sub(start).min(len))
@@ -216,12 +217,12 @@ fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) -> e
         }
         let mut sent = 0;
         while sent < nr {
-            match open.retry(call.thread, || writer.put(&page[sent..nr])) {
+            match open.retry(|| call.thread.is_interrupted(), || writer.put(&page[sent..nr])) {
                 Ok(some) => sent += some,
                 Err(errno) => {
                     if errno == Errno::EPIPE {
                         let info = Info::sent(SIGPIPE, 0, call.process.pid);
-                        signal::send_to_thread(&crate::linux::thread::current(), info);
+                        send::to_thread(&crate::linux::process::thread::current(), info);
                     }
                     return settle(done + sent as u64, Err(errno));
                 }
@@ -243,7 +244,7 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
         Kind::File | Kind::Text(_) => {
             let mut position = offset.is_none().then(|| open.position.lock());
             let start = offset.or(position.as_ref().map(|p| **p)).unwrap_or(0);
-            let done = read_file(open, to, start)?;
+            let done = read_file(call, open, to, start)?;
             if let Some(position) = &mut position {
                 **position = start + done;
             }
@@ -266,7 +267,7 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
         Kind::Pipe { reader: Some(reader), .. } => read_pipe(call, open, reader, to),
         Kind::Event(_) if to.left() < 8 => Err(Errno::EINVAL),
         Kind::Event(event) => {
-            let number = open.retry(call.thread, || event.take())?;
+            let number = open.retry(|| call.thread.is_interrupted(), || event.take())?;
             to.put(&number.to_le_bytes()).map(|()| 8)
         }
         Kind::Epoll(_) | Kind::Process(_) => Err(Errno::EINVAL),
@@ -279,19 +280,19 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
 fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
     let group = call.process.group();
     if console::is_background(group) {
-        let info = Info { signal: SIGTTIN, code: console::SI_KERNEL, ..Info::default() };
-        if !signal::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
+        let info = Info { signal: SIGTTIN, code: SI_KERNEL, ..Info::default() };
+        if !send::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
             return Err(Errno::EIO);
         }
-        signal::send_to_group(group, info);
+        send::to_group(group, info);
         return Err(Restart::AsAsked.errno());
     }
     let max = to.left().min(PAGE_BYTES) as usize;
-    let bytes = open.retry(call.thread, || console::take(max))?;
+    let bytes = open.retry(|| call.thread.is_interrupted(), || terminal::take(max))?;
     to.put(&bytes).map(|()| bytes.len() as u64)
 }
 
-fn read_file(open: &Open, to: &mut Memory, start: u64) -> errno::Result {
+fn read_file(call: &Call, open: &Open, to: &mut Memory, start: u64) -> errno::Result {
     if let Some(bytes) = open.inode.archive_bytes() {
         let part = &bytes[start.min(bytes.len() as u64) as usize..];
         let part = &part[..part.len().min(to.left() as usize)];
@@ -307,7 +308,7 @@ fn read_file(open: &Open, to: &mut Memory, start: u64) -> errno::Result {
     }
     by_pages(start, to.left(), |at, page| {
         let nr = match &open.kind {
-            Kind::Text(text) => text.read_at(at, page)?,
+            Kind::Text(text) => text.read_at(at, page, || call.thread.is_to_end())?,
             _ => open.inode.read_at(at, page)?,
         };
         to.put(&page[..nr]).map(|()| nr)
@@ -321,7 +322,7 @@ fn read_pipe(call: &Call, open: &Open, reader: &Reader, to: &mut Memory) -> errn
         let nr = to.left().min(PAGE_BYTES) as usize;
         // Only the first bytes are waited for.
         let taken = match done {
-            0 => open.retry(call.thread, || reader.take(&mut page[..nr]))?,
+            0 => open.retry(|| call.thread.is_interrupted(), || reader.take(&mut page[..nr]))?,
             _ => reader.take(&mut page[..nr]).unwrap_or(0),
         };
         if let Err(errno) = to.put(&page[..taken]) {

@@ -23,7 +23,7 @@ mod waiters;
 
 pub use idle::{nr_blocks_zeroed, run_idle};
 pub use local::{current, current_space, with_current};
-pub use queue::{start, wake};
+pub use queue::{start, wake, wake_any};
 pub use sleep::{alarm_ns, block_until, set_alarm, timer_changed};
 pub use stack::KernelStack;
 pub use switch::{exit_current, kernel_thread_started, leave_space, migrate, yield_now};

@@ -81,7 +81,7 @@ pub fn wake<P: Program>(thread: &Arc<Thread<P>>) {
 }
 
 /// The same for a thread of any kind.
-pub(super) fn wake_any(thread: &Arc<Thread>) {
+pub fn wake_any(thread: &Arc<Thread>) {
     if thread.end_sleep() {
         push(thread.clone());
     }

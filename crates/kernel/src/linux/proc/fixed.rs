@@ -1,21 +1,21 @@
-//! The names of `/proc` and `/sys` that are always there.
+//! A name of `/proc` or `/sys` that is always there, and what is done with it. `names` has all
+//! of them.
 
-use super::huge::{self, Setting, Stat};
-use super::hugetlb::{self, PoolKnob};
-use super::knobs::{self, Knob};
-use super::process::Subject;
-use super::system;
+use super::setting::{PoolKnob, Setting, Stat};
+use super::subject::Subject;
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::generated::{About, Generate, Node};
-use crate::linux::fs::text::Buffer;
+use crate::linux::fs::buffer::Buffer;
+use crate::linux::fs::inode::generated::{About, Generate, Node};
+use crate::linux::knobs::{self, Knob};
 use crate::linux::process;
-use crate::linux::thread::Task;
+use crate::linux::process::thread::Task;
 use crate::port::arch::cpu;
 use crate::port::sched;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
+use softfault::Order;
 
 /// A name and its content.
 pub struct Fixed {
@@ -47,126 +47,37 @@ pub(super) enum What {
     Link(&'static str),
 }
 
+/// A directory.
 pub(super) const fn dir(name: &'static str, inside: &'static [Fixed]) -> Fixed {
     Fixed { name, what: What::Dir(inside) }
 }
-const fn file(name: &'static str, write: fn(&mut dyn Write) -> fmt::Result) -> Fixed {
+/// A text.
+pub(super) const fn file(name: &'static str, write: fn(&mut dyn Write) -> fmt::Result) -> Fixed {
     Fixed { name, what: What::File(write) }
 }
-const fn line(name: &'static str, text: &'static str) -> Fixed {
+/// A text that never changes.
+pub(super) const fn line(name: &'static str, text: &'static str) -> Fixed {
     Fixed { name, what: What::Line(text) }
 }
-const fn knob(name: &'static str, knob: &'static Knob) -> Fixed {
+/// A number.
+pub(super) const fn knob(name: &'static str, knob: &'static Knob) -> Fixed {
     Fixed { name, what: What::Knob(knob) }
 }
 
-/// `/proc`.
-pub fn proc() -> Node {
-    Arc::new(&PROC_ROOT)
+/// A knob of huge pages.
+pub(super) const fn setting(name: &'static str, setting: Setting) -> Fixed {
+    Fixed { name, what: What::Setting(setting) }
 }
 
-/// `/sys`.
-pub fn sys() -> Node {
-    Arc::new(&SYS_ROOT)
+/// A counter of huge pages, or a number that follows from their size.
+pub(super) const fn stat(name: &'static str, order: Order, get: fn(Order) -> u64) -> Fixed {
+    Fixed { name, what: What::Stat(Stat { order, get }) }
 }
 
-static PROC_ROOT: Fixed = Fixed { name: "proc", what: What::Processes(&PROC_NAMES) };
-static PROC_NAMES: [Fixed; 17] = [
-    Fixed { name: "self", what: What::Own { thread: false } },
-    Fixed { name: "thread-self", what: What::Own { thread: true } },
-    Fixed { name: "mounts", what: What::Link("self/mounts") },
-    file("meminfo", system::meminfo),
-    file("vmstat", system::vmstat),
-    file("stat", system::stat),
-    file("uptime", system::uptime),
-    file("loadavg", system::loadavg),
-    file("cpuinfo", system::cpuinfo),
-    file("version", system::version),
-    file("cmdline", system::cmdline),
-    line("filesystems", "nodev\ttmpfs\nnodev\tproc\nnodev\tsysfs\nnodev\thugetlbfs\n"),
-    line("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
-    line("partitions", "major minor  #blocks  name\n\n"),
-    line("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n"),
-    line("modules", ""),
-    dir("sys", &[dir("vm", &VM), dir("kernel", &KERNEL), dir("fs", &FS)]),
-];
-
-static VM: [Fixed; 15] = [
-    knob("overcommit_memory", &knobs::OVERCOMMIT_MEMORY),
-    knob("overcommit_ratio", &knobs::OVERCOMMIT_RATIO),
-    knob("overcommit_kbytes", &knobs::OVERCOMMIT_KBYTES),
-    knob("max_map_count", &knobs::MAX_MAP_COUNT),
-    hugetlb::NR_HUGEPAGES,
-    hugetlb::NR_OVERCOMMIT_HUGEPAGES,
-    knob("drop_caches", &knobs::DROP_CACHES),
-    knob("swappiness", &knobs::SWAPPINESS),
-    file("min_free_kbytes", system::min_free_kbytes),
-    file("watermark_scale_factor", system::watermark_scale_factor),
-    knob("mmap_min_addr", &knobs::MMAP_MIN_ADDR),
-    knob("panic_on_oom", &knobs::PANIC_ON_OOM),
-    knob("oom_kill_allocating_task", &knobs::OOM_KILL_ALLOCATING_TASK),
-    knob("compact_memory", &knobs::COMPACT_MEMORY),
-    line("lowmem_reserve_ratio", "256\t256\t32\t0\t0\n"),
-];
-
-static KERNEL: [Fixed; 14] = [
-    knob("pid_max", &knobs::PID_MAX),
-    knob("threads-max", &knobs::THREADS_MAX),
-    knob("shmmax", &knobs::SHMMAX),
-    knob("shmall", &knobs::SHMALL),
-    knob("shmmni", &knobs::SHMMNI),
-    knob("randomize_va_space", &knobs::RANDOMIZE),
-    knob("tainted", &knobs::TAINTED),
-    line("core_pattern", "core\n"),
-    line("ostype", "Linux\n"),
-    line("osrelease", "6.18.0-softfault\n"),
-    line("hostname", "softfault\n"),
-    line("domainname", "(none)\n"),
-    line("version", "#1 SMP\n"),
-    line("cap_last_cap", "40\n"),
-];
-
-static FS: [Fixed; 5] = [
-    knob("file-max", &knobs::FILE_MAX),
-    knob("nr_open", &knobs::NR_OPEN),
-    knob("pipe-max-size", &knobs::PIPE_MAX_SIZE),
-    knob("pipe-user-pages-soft", &knobs::PIPE_USER_PAGES_SOFT),
-    line("file-nr", "0\t0\t1048576\n"),
-];
-
-static SYS_ROOT: Fixed = dir(
-    "sys",
-    &[
-        dir("devices", &[dir("system", &[Fixed { name: "cpu", what: What::Cpus(&CPU) }, dir("node", &NODE)])]),
-        dir("kernel", &[dir("mm", &[dir("transparent_hugepage", &huge::NAMES), dir("hugepages", &hugetlb::NAMES)])]),
-    ],
-);
-
-static CPU: [Fixed; 4] = [
-    file("online", system::cpu_list),
-    file("possible", system::cpu_list),
-    file("present", system::cpu_list),
-    line("offline", "\n"),
-];
-
-static NODE: [Fixed; 6] = [
-    line("online", "0\n"),
-    line("possible", "0\n"),
-    line("has_cpu", "0\n"),
-    line("has_memory", "0\n"),
-    line("has_normal_memory", "0\n"),
-    dir(
-        "node0",
-        &[
-            file("meminfo", system::node_meminfo),
-            file("cpulist", system::cpu_list),
-            file("cpumap", system::cpu_map),
-            line("distance", "10\n"),
-            file("vmstat", system::vmstat),
-            dir("hugepages", &hugetlb::OF_NODE),
-        ],
-    ),
-];
+/// A size of a pool.
+pub(super) const fn pool(name: &'static str, knob: &'static PoolKnob) -> Fixed {
+    Fixed { name, what: What::Pool(knob) }
+}
 
 /// `/sys/devices/system/cpu/cpuN`.
 struct Cpu;

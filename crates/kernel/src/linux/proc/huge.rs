@@ -2,43 +2,14 @@
 //! counters, with Linux's names, words, permissions and errors. The
 //! subsystem keeps them; nothing is kept here.
 
-use super::fixed::{Fixed, What, dir};
+use super::fixed::{Fixed, dir, setting, stat};
+use super::setting::Setting;
 use crate::linux::errno::{self, Errno};
 use crate::linux::khugepaged;
 use crate::port::mm;
-use core::fmt::{self, Write};
 use core::num::IntErrorKind;
 use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
-use softfault::{HugeKnobs, Order, SizeStat};
-
-/// A knob's file: how it shows its value, and how it takes another. `order` is the
-/// size that it is about, if it is about one.
-pub struct Setting {
-    order: Order,
-    show: fn(&HugeKnobs, Order, &mut dyn Write) -> fmt::Result,
-    set: fn(&mut HugeKnobs, Order, &str) -> errno::Result<()>,
-}
-
-impl Setting {
-    /// Writes its value as a reader sees it.
-    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
-        (self.show)(&mm::vm().huge_knobs(), self.order, out)?;
-        out.write_char('\n')
-    }
-    /// Takes what was written, whole: a line without, or with, its end.
-    pub fn set(&self, bytes: &[u8]) -> errno::Result<()> {
-        let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        let mut understood = Ok(());
-        let changed = mm::vm().change_huge_knobs(&mut |knobs| {
-            understood = (self.set)(knobs, self.order, text);
-            Ok(())
-        });
-        understood.and(changed.map_err(|error| error.errno()))?;
-        khugepaged::look_again();
-        Ok(())
-    }
-}
+use softfault::{Order, SizeStat};
 
 /// One of the words that a knob knows.
 fn word<T>(found: Option<T>) -> errno::Result<T> {
@@ -67,10 +38,6 @@ fn yes_or_no(text: &str) -> errno::Result<bool> {
         [b'n' | b'N' | b'f' | b'F' | b'0', ..] | [b'o' | b'O', b'f' | b'F', ..] => Ok(false),
         _ => Err(Errno::EINVAL),
     }
-}
-
-const fn setting(name: &'static str, setting: Setting) -> Fixed {
-    Fixed { name, what: What::Setting(setting) }
 }
 
 /// A setting of one kind: what it reads from, how its text is understood.
@@ -144,23 +111,6 @@ static SIZES: [[Fixed; 2]; 8] = [
     size(8, &STATS[6]),
     size(9, &STATS[7]),
 ];
-
-/// A number that can only be read.
-pub struct Stat {
-    order: Order,
-    get: fn(Order) -> u64,
-}
-
-impl Stat {
-    /// Writes its value as a reader sees it.
-    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
-        writeln!(out, "{}", (self.get)(self.order))
-    }
-}
-
-pub(super) const fn stat(name: &'static str, order: Order, get: fn(Order) -> u64) -> Fixed {
-    Fixed { name, what: What::Stat(Stat { order, get }) }
-}
 
 fn counters(order: Order) -> SizeStat {
     mm::vm().huge_stat(order).unwrap_or_default()

@@ -15,7 +15,8 @@ pub struct Knob {
     apply: fn(u64),
 }
 
-const fn fixed(value: u64) -> Knob {
+/// One that cannot be set.
+pub const fn fixed(value: u64) -> Knob {
     Knob { value: AtomicU64::new(value), most: value, is_writable: false, apply: |_| () }
 }
 
@@ -68,6 +69,4 @@ pub static SHMMNI: Knob = settable(4096, 32_768);
 pub static RANDOMIZE: Knob = settable(0, 2);
 pub static TAINTED: Knob = fixed(0);
 pub static FILE_MAX: Knob = settable(1 << 20, u64::MAX);
-pub static NR_OPEN: Knob = fixed(crate::linux::file::MAX_OPEN as u64);
-pub static PIPE_MAX_SIZE: Knob = fixed(crate::linux::file::pipe::MAX_CAPACITY as u64);
 pub static PIPE_USER_PAGES_SOFT: Knob = settable(16_384, u64::MAX);

@@ -3,7 +3,7 @@
 //!
 //! Two words and a bell, no lock. Who changes a word rings afterwards, with no lock held.
 
-use crate::linux::file::bell::Bell;
+use super::bell::Bell;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 

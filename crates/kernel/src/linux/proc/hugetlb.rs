@@ -3,31 +3,10 @@
 //!
 //! In `/proc/sys/vm` `nr_hugepages` is the size that was set, in `/sys` the size with surplus pages, as on Linux.
 
-use super::fixed::{Fixed, What, dir};
-use super::huge::stat;
-use crate::linux::errno::{self, Errno};
+use super::fixed::{Fixed, What, dir, pool, stat};
+use super::setting::PoolKnob;
 use crate::port::mm;
-use softfault::{HugetlbCounts, HugetlbError, Order};
-
-/// A number of a pool that can be set.
-pub struct PoolKnob {
-    order: Order,
-    get: fn(HugetlbCounts) -> u64,
-    set: fn(Order, u64) -> Result<(), HugetlbError>,
-}
-
-impl PoolKnob {
-    /// Its value.
-    pub fn get(&self) -> u64 {
-        (self.get)(mm::huge_counts(self.order))
-    }
-    /// Sets it to the number that `text` is. A pool gets as many pages as there is memory for.
-    pub fn set(&self, text: &[u8]) -> errno::Result<()> {
-        let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-        let nr = text.trim().parse().map_err(|_| Errno::EINVAL)?;
-        (self.set)(self.order, nr).map_err(|error| error.errno())
-    }
-}
+use softfault::{HugetlbError, Order};
 
 fn set_nr(order: Order, nr: u64) -> Result<(), HugetlbError> {
     mm::vm().set_nr_hugepages(order, nr).map(drop)
@@ -37,13 +16,9 @@ fn set_overcommit(order: Order, nr: u64) -> Result<(), HugetlbError> {
     mm::vm().set_nr_overcommit_hugepages(order, nr)
 }
 
-const fn knob(name: &'static str, knob: &'static PoolKnob) -> Fixed {
-    Fixed { name, what: What::Pool(knob) }
-}
-
 pub(super) const NR_HUGEPAGES: Fixed =
-    knob("nr_hugepages", &PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr });
-pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = knob("nr_overcommit_hugepages", &SIZES[0].overcommit);
+    pool("nr_hugepages", &PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr });
+pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = pool("nr_overcommit_hugepages", &SIZES[0].overcommit);
 
 /// The knobs of a pool.
 struct Size {
@@ -63,8 +38,8 @@ static SIZES: [Size; 2] = [size(Order::PMD), size(Order::PUD)];
 /// `hugepages-<n>kB/`.
 const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
     [
-        knob("nr_hugepages", &size.nr),
-        knob("nr_overcommit_hugepages", &size.overcommit),
+        pool("nr_hugepages", &size.nr),
+        pool("nr_overcommit_hugepages", &size.overcommit),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("resv_hugepages", order, |order| mm::huge_counts(order).reserved),
         stat("surplus_hugepages", order, |order| mm::huge_counts(order).surplus),
@@ -89,7 +64,7 @@ pub(super) static NAMES: [Fixed; 2] = [dir("hugepages-2048kB", &OF_SMALLEST), di
 /// `hugepages-<n>kB/` of the one node, in which there are fewer.
 const fn names_of_node(order: Order, size: &'static Size) -> [Fixed; 3] {
     [
-        knob("nr_hugepages", &size.nr),
+        pool("nr_hugepages", &size.nr),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("surplus_hugepages", order, |order| mm::huge_counts(order).surplus),
     ]

@@ -1,8 +1,13 @@
 //! A file without its names: kind, number, mode, owner, times, links.
 //! The metadata have a spin lock of their own, held for a copy.
+//!
+//! `generated` is what a file whose content is made as it is read stands for, `names` finds
+//! a file by the object that it is mapped as.
+
+pub mod generated;
+pub mod names;
 
 use super::content::Content;
-use super::generated::Generated;
 use super::mount::{Mount, Place};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::pipe::Pipe;
@@ -14,6 +19,7 @@ use crate::port::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
+use generated::Generated;
 use linux_raw_sys::general::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 
 /// Heap that an inode costs, with what hangs on it.
@@ -31,7 +37,7 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 pub enum Body {
     /// Bytes.
     File(Content),
-    /// Names; they are in [`super::tree`], under the inode's number.
+    /// Names; they are in [`crate::linux::fs::tree`], under the inode's number.
     Dir,
     /// A path to go on with.
     Symlink(Box<[u8]>),
@@ -66,6 +72,25 @@ pub struct Meta {
     pub modified_ns: i64,
     /// When anything about it was changed.
     pub changed_ns: i64,
+}
+
+/// Where an open file was found.
+#[derive(Clone)]
+pub struct Spot {
+    /// The directory.
+    pub dir: Arc<Inode>,
+    /// The name in it.
+    pub name: Box<[u8]>,
+}
+
+/// A name as it is listed.
+pub struct Listed {
+    /// What to ask for the names after it.
+    pub cookie: u64,
+    /// The name.
+    pub name: Arc<[u8]>,
+    /// What has it.
+    pub inode: Arc<Inode>,
 }
 
 /// A file.
@@ -196,6 +221,16 @@ impl Inode {
     /// The bytes of the archive, while nobody has changed the file.
     pub fn archive_bytes(&self) -> Option<&'static [u8]> {
         self.content().ok()?.archive_bytes()
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        if let Body::File(content) = &self.body
+            && let Some(object) = content.object_id()
+        {
+            names::forget(object);
+        }
     }
 }
 

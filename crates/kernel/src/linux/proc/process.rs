@@ -1,26 +1,18 @@
 //! `/proc/PID` and its files.
 
 use super::fd::{Fd, FdInfo};
+use super::subject::Subject;
 use super::{mappings, memory};
 use crate::linux::errno::{self, Errno};
-use crate::linux::file::Open;
-use crate::linux::fs::generated::{About, Generate, Jump, Node};
-use crate::linux::fs::text::Buffer;
-use crate::linux::fs::{mount, tree, walk};
-use crate::linux::process::{self, Process};
+use crate::linux::fs::buffer::Buffer;
+use crate::linux::fs::inode::generated::{About, Generate, Jump, Node};
+use crate::linux::fs::{mounts, tree, walk};
+use crate::linux::process::Process;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
-
-/// A process, or one of its threads.
-#[derive(Clone, Copy)]
-pub struct Subject {
-    pid: u32,
-    /// The thread that is meant, if one is.
-    tid: Option<u32>,
-}
 
 /// Something about a process, by its name.
 pub struct Of {
@@ -73,8 +65,8 @@ static NAMES: [Of; 24] = [
     text("smaps_rollup", mappings::smaps_rollup),
     text("limits", memory::limits),
     text(COMM, |process, _, out| writeln!(out, "{}", process.name())),
-    text("mounts", mounts),
-    text("mountinfo", mountinfo),
+    text("mounts", write_mounts),
+    text("mountinfo", write_mountinfo),
     text("wchan", |_, _, out| write!(out, "0")),
     text("oom_score", |_, _, out| writeln!(out, "0")),
     text(OOM_ADJUSTMENT, |process, _, out| writeln!(out, "{}", process.oom_score_adj.load(Ordering::Relaxed))),
@@ -98,38 +90,15 @@ fn all_names() -> impl Iterator<Item = &'static Of> {
     NAMES.iter().chain([&PAGEMAP, &TASKS])
 }
 
-fn mounts(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+fn write_mounts(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs rw,relatime 0 0")?;
-    mount::write_mounts(out)
+    mounts::write_mounts(out)
 }
 
-fn mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+fn write_mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "1 1 0:2 / / rw,relatime - tmpfs tmpfs rw")?;
     writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")?;
-    mount::write_mountinfo(4, out)
-}
-
-impl Subject {
-    /// The process of that number, if there is one.
-    pub(super) fn named(text: &str) -> Option<Subject> {
-        let pid = text.parse().ok().filter(|_| !text.starts_with(['+', '0']))?;
-        process::find(pid).map(|_| Subject { pid, tid: None })
-    }
-    /// ESRCH once it is gone.
-    pub(super) fn process(self) -> errno::Result<Arc<Process>> {
-        process::find(self.pid).ok_or(Errno::ESRCH)
-    }
-    fn number(self) -> u32 {
-        self.tid.unwrap_or(self.pid)
-    }
-    pub(super) fn open(self, number: u32) -> errno::Result<Arc<Open>> {
-        self.process()?.files.lock().get(number).map_err(|_| Errno::ENOENT)
-    }
-    fn numbers(self) -> Vec<u32> {
-        let Ok(process) = self.process() else { return Vec::new() };
-        let files = process.files.lock();
-        files.numbers(0).collect()
-    }
+    mounts::write_mountinfo(4, out)
 }
 
 impl Generate for Subject {

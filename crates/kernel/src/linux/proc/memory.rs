@@ -2,7 +2,7 @@
 
 use super::system::{List, Mask, all_cpus};
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::text::Buffer;
+use crate::linux::fs::buffer::Buffer;
 use crate::linux::process::identity::Identity;
 use crate::linux::process::limits::INFINITY;
 use crate::linux::process::{Mm, Process};

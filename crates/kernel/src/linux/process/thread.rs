@@ -1,10 +1,11 @@
 //! A thread of a program: what Linux keeps about it.
 
-use super::process::life::Life;
-use super::process::{Mm, Process};
-use super::signal::{Pending, UNBLOCKABLE};
+use super::{Mm, Process};
+use crate::linux::file::life::Life;
+use crate::linux::signal::{Pending, UNBLOCKABLE};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
+use crate::port::arch::{apic, cpu};
 use crate::port::heap::Charge;
 use crate::port::sched::{self, KernelStack, WaitEnd, Waiters, delay};
 use crate::port::sync::SpinLock;
@@ -136,6 +137,18 @@ impl Thread {
         question: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitEnd> {
         waiters.wait_unless(|| self.is_interrupted(), deadline_ns, question)
+    }
+}
+
+/// Makes a thread look at what waits for it: ends its sleep, and brings it into
+/// the kernel if it runs.
+pub fn interrupt(thread: &Arc<Thread>) {
+    delay::step();
+    thread.attention.store(true, Ordering::SeqCst);
+    sched::wake(thread);
+    if thread.is_on_cpu() {
+        let me = cpu::index();
+        (0..cpu::nr_cpus()).filter(|c| *c != me).for_each(apic::poke);
     }
 }
 

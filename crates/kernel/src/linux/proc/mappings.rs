@@ -1,5 +1,6 @@
 //! Texts about a process's mappings: `maps`, `smaps`, `smaps_rollup`.
 
+use crate::linux::fs::inode::names;
 use crate::linux::fs::mapped;
 use crate::linux::process::Process;
 use crate::port::mm::Space;
@@ -19,7 +20,7 @@ impl fmt::Display for Line<'_> {
         let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
         let offset = vma.pgoff << 12;
         let is_of_file = vma.object != ObjectId::NONE || has(VmaFlags::FILE);
-        let file = if is_of_file { mapped::find(vma.object) } else { None };
+        let file = if is_of_file { names::find(vma.object) } else { None };
         let (device, number) = file.as_ref().map_or((0, 0), |name| (name.device, name.inode_number));
         let mut head = Head::default();
         write!(head, "{start:08x}-{end:08x} {r}{w}{x}{shared} {offset:08x} 00:{device:02x} {number} ")?;
@@ -27,7 +28,7 @@ impl fmt::Display for Line<'_> {
         match file {
             Some(name) => {
                 f.write_str(head.padded())?;
-                write!(f, "{}", Escaped(&name.path().unwrap_or_default()))
+                write!(f, "{}", Escaped(&mapped::path(&name).unwrap_or_default()))
             }
             None if has(VmaFlags::HEAP) => named(f, "[heap]"),
             None if has(VmaFlags::STACK) => named(f, "[stack]"),

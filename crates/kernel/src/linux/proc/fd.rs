@@ -1,12 +1,12 @@
 //! `/proc/PID/fd` and `/proc/PID/fdinfo`: a process's open files.
 
-use super::process::Subject;
+use super::subject::Subject;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Kind;
+use crate::linux::file::life::Life;
 use crate::linux::fs::Body;
-use crate::linux::fs::generated::{About, Generate, Jump};
-use crate::linux::fs::text::Buffer;
-use crate::linux::process::life::Life;
+use crate::linux::fs::buffer::Buffer;
+use crate::linux::fs::inode::generated::{About, Generate, Jump, Opened};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use linux_raw_sys::general::O_CLOEXEC;
@@ -33,7 +33,8 @@ impl Generate for Fd {
     }
     /// To be opened again.
     fn jump(&self) -> errno::Result<Option<Jump>> {
-        self.0.open(self.1).map(Jump::Open).map(Some)
+        let open = self.0.open(self.1)?;
+        Ok(Some(Jump::Open(Opened { inode: open.inode.clone(), spot: open.spot.clone() })))
     }
 }
 

@@ -1,12 +1,10 @@
 //! Generated files. The file system knows each by one trait, [`Generate`]; `/proc` and
-//! `/sys` (proc) implement it. Nothing of such a file is kept: each lookup makes an
+//! `/sys` (`linux::proc`) implement it. Nothing of such a file is kept: each lookup makes an
 //! inode that says what it stands for, each open file its text (text.rs).
 
-use super::inode::{Body, Inode};
-use super::text::Buffer;
-use super::tree::Listed;
+use super::{Body, Inode, Listed, Spot};
 use crate::linux::errno::{self, Errno};
-use crate::linux::file::Open;
+use crate::linux::fs::buffer::Buffer;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG};
@@ -81,7 +79,15 @@ pub enum Jump {
     /// To a file.
     Inode(Arc<Inode>),
     /// To something that is open.
-    Open(Arc<Open>),
+    Open(Opened),
+}
+
+/// A file that is open, as far as a path leads to it.
+pub struct Opened {
+    /// The file.
+    pub inode: Arc<Inode>,
+    /// Where it was found, if it has a name.
+    pub spot: Option<Spot>,
 }
 
 /// A generated inode's place.

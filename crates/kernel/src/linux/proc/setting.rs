@@ -1,0 +1,70 @@
+//! Kinds of files under `/sys/kernel/mm`: a knob of huge pages, a number of theirs, a size of
+//! one of their pools. The subsystem keeps the values.
+
+use crate::linux::errno::{self, Errno};
+use crate::linux::khugepaged;
+use crate::port::mm;
+use core::fmt::{self, Write};
+use softfault::{HugeKnobs, HugetlbCounts, HugetlbError, Order};
+
+/// A knob's file: how it shows its value, and how it takes another. `order` is the
+/// size that it is about, if it is about one.
+pub struct Setting {
+    pub(super) order: Order,
+    pub(super) show: fn(&HugeKnobs, Order, &mut dyn Write) -> fmt::Result,
+    pub(super) set: fn(&mut HugeKnobs, Order, &str) -> errno::Result<()>,
+}
+
+impl Setting {
+    /// What reading it gives.
+    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
+        (self.show)(&mm::vm().huge_knobs(), self.order, out)?;
+        out.write_char('\n')
+    }
+    /// Takes what was written, whole: a line without, or with, its end.
+    pub fn set(&self, bytes: &[u8]) -> errno::Result<()> {
+        let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let mut understood = Ok(());
+        let changed = mm::vm().change_huge_knobs(&mut |knobs| {
+            understood = (self.set)(knobs, self.order, text);
+            Ok(())
+        });
+        understood.and(changed.map_err(|error| error.errno()))?;
+        khugepaged::look_again();
+        Ok(())
+    }
+}
+
+/// A number that can only be read.
+pub struct Stat {
+    pub(super) order: Order,
+    pub(super) get: fn(Order) -> u64,
+}
+
+impl Stat {
+    /// What reading it gives.
+    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
+        writeln!(out, "{}", (self.get)(self.order))
+    }
+}
+
+/// A number of a pool that can be set.
+pub struct PoolKnob {
+    pub(super) order: Order,
+    pub(super) get: fn(HugetlbCounts) -> u64,
+    pub(super) set: fn(Order, u64) -> Result<(), HugetlbError>,
+}
+
+impl PoolKnob {
+    /// Its value.
+    pub fn get(&self) -> u64 {
+        (self.get)(mm::huge_counts(self.order))
+    }
+    /// Sets it to the number that `text` is. A pool gets as many pages as there is memory for.
+    pub fn set(&self, text: &[u8]) -> errno::Result<()> {
+        let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+        let nr = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+        (self.set)(self.order, nr).map_err(|error| error.errno())
+    }
+}
