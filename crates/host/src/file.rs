@@ -2,7 +2,8 @@
 
 use crate::arena::Arena;
 use softfault::{
-    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, StoreRefused, WriteError, Writing,
+    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, StorageId, StoreRefused, WriteError,
+    Writing,
 };
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -50,6 +51,11 @@ pub trait HostFile: Send + Sync {
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
         let _ = bytes;
         Writing::Ended(write, Err(WriteError))
+    }
+
+    /// Which storage has it; see [`Machine::storage`](softfault::Machine::storage). By default each file has its own.
+    fn storage(&self) -> Option<StorageId> {
+        None
     }
 
     /// Asks for room for the pages of a folio that is about to be stored to. By default there is.

@@ -5,8 +5,8 @@ use crate::file::{HostFile, HostFill};
 use crate::hosted::Hosted;
 use softfault::table::format::Format;
 use softfault::{
-    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, ObjectHole, PAGE_SIZE, Pfn, StoreRefused,
-    WriteError, Writing,
+    FileFill, FileId, FileWrite, FillError, Filling, FrameRange, HoleRefused, ObjectHole, PAGE_SIZE, Pfn, StorageId,
+    StoreRefused, WriteError, Writing,
 };
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,6 +76,18 @@ impl<F: Format> Hosted<F> {
         let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| written = file.write_back(write, &bytes))));
         ended.unwrap_or_else(core::mem::forget);
         written
+    }
+
+    /// A file that is not there, or whose answer is a panic, has a storage of its own.
+    pub(crate) fn storage_of(&self, id: FileId) -> StorageId {
+        let asked = self.files.get(id).map(|file| catch_unwind(AssertUnwindSafe(|| file.storage())));
+        let storage = asked.and_then(|asked| {
+            asked.unwrap_or_else(|panic| {
+                core::mem::forget(panic);
+                None
+            })
+        });
+        storage.unwrap_or(StorageId(id.0))
     }
 
     /// A file that is not there has no room, nor has one whose answer is a panic.

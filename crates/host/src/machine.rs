@@ -11,8 +11,8 @@ use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
 use softfault::{
-    AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, HoleRefused, Notice, ObjectHole, StoreRefused,
-    SwapError, SwapSlot, Writing,
+    AddressSpace, FileFill, FileId, FileWrite, Filling, FrameRange, HoleRefused, Notice, ObjectHole, StorageId,
+    StoreRefused, SwapError, SwapSlot, Writing,
 };
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -158,6 +158,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     fn write_back(&self, write: FileWrite) -> Writing {
         self.waits();
         self.write_to_file(write)
+    }
+
+    fn storage(&self, file: FileId) -> StorageId {
+        self.storage_of(file)
     }
 
     fn may_store(&self, file: FileId, pages: Range<u64>) -> Result<(), StoreRefused> {

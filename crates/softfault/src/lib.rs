@@ -166,8 +166,8 @@ pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, MsyncFlags, Prot};
 pub use machine::{
     CpuId, CpuSet, FileFill, FileId, FileWrite, FillError, Filling, Flush, ForeignFill, ForeignWrite, FrameRange,
-    HoleRefused, MAX_CPUS, MAX_NODES, Machine, MemoryNode, ObjectHole, SpaceTag, StoreRefused, SwapError, Tick,
-    WriteError, Writing,
+    HoleRefused, MAX_CPUS, MAX_NODES, Machine, MemoryNode, ObjectHole, SpaceTag, StorageId, StoreRefused, SwapError,
+    Tick, WriteError, Writing,
 };
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};

@@ -21,7 +21,7 @@ mod range;
 mod swap;
 
 pub use cpu_set::{CpuId, CpuSet, MAX_CPUS};
-pub use file::{FileFill, FileId, FillError, Filling, ForeignFill};
+pub use file::{FileFill, FileId, FillError, Filling, ForeignFill, StorageId};
 pub use file_write::{FileWrite, ForeignWrite, StoreRefused, WriteError, Writing};
 pub use flush::{Flush, SpaceTag};
 pub use hole::{HoleRefused, ObjectHole};
@@ -305,10 +305,19 @@ pub unsafe trait Machine: Sized + Sync {
     /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of such bytes either version is written, and
     /// the page is written again. Called outside sections, with no lock of a space or an object held. It may wait for the
     /// storage, but not for anybody who waits for a frame: a caller that was refused a frame writes dirty pages, and others
-    /// that were refused wait for it. So it takes no lock that is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See
+    /// that were refused wait for it for a while. So it takes no lock that is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See
     /// [`SharedObject::write_back`](crate::SharedObject::write_back).
+    ///
+    /// A call that never returns keeps its caller. Others that are refused frames drop clean pages, and write to other
+    /// [storages](Machine::storage).
     fn write_back(&self, write: FileWrite) -> Writing {
         Writing::Ended(write, Err(WriteError))
+    }
+
+    /// Returns which storage has the file. If the writes of one file are not answered, no caller that was refused a frame
+    /// writes to another one of its storage. By default each file has its own. Called outside sections, and returns at once.
+    fn storage(&self, file: FileId) -> StorageId {
+        StorageId(file.0)
     }
 
     /// Asks before a page of a clean folio of a file is stored to through a shared mapping or a handle, so that the machine can

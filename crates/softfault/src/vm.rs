@@ -97,10 +97,11 @@ impl<M: Machine> Vm<M> {
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
             Reclaim {
-                shrink: |vm, nr_blocks, nr_frames, shortage| match vm.free_files(nr_blocks, nr_frames, shortage) {
+                shrink: |vm, nr_blocks, nr_frames, shortage| match vm.drop_clean_until(nr_blocks, nr_frames, shortage) {
                     0 => vm.shrink_until(nr_blocks, nr_frames),
                     nr_freed => nr_freed,
                 },
+                write_dirty: Vm::write_dirty,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,
                 page_out: Vm::page_out,

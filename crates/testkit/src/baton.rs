@@ -14,10 +14,10 @@ mod deed;
 mod file;
 mod history;
 mod pool;
+mod stage;
 mod turns;
 mod world;
 
-use crate::hosted::nr_free_pages;
 use crate::judge::{check_after_exit, check_some};
 use crate::op::PAGE;
 use crate::random::Random;
@@ -28,10 +28,9 @@ pub use pool::{PoolDeed, PoolRound};
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{CpuId, HugeKnobs, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
+use stage::Stage;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 pub use turns::Schedule;
 use turns::Turns;
 use world::World;
@@ -122,23 +121,8 @@ impl Round {
         // Lists of decisions are for two actors.
         let reads = Reads::of(self.seed, matches!(self.schedule, Schedule::Seeded(_)));
         let nr_cpus = self.deeds.len() + usize::from(reads.is_late());
-        let vm = machine(self.seed, nr_cpus)?;
-        let label = format!("{self:?}");
-        let turns = Arc::new(Turns::new(nr_cpus, &self.schedule, label.clone()));
-        let hook = turns.clone();
-        vm.machine().on_wait(Box::new(move || hook.pass())).map_err(|_| "the machine has a hook")?;
-        let before = {
-            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-            nr_free_pages(&vm)
-        };
-        let problems = self.play_on(&vm, turns.clone(), reads)?;
-        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-        let after = nr_free_pages(&vm);
-        match problems.first() {
-            Some(first) => Err(format!("{label}: {first}")),
-            None if after != before => Err(format!("{label}: {before} frames were free, now {after}")),
-            None => Ok(turns.choices()),
-        }
+        let stage = Stage { label: format!("{self:?}"), seed: self.seed, nr_cpus, schedule: &self.schedule };
+        stage.play(|vm, turns| self.play_on(vm, turns.clone(), reads))
     }
 
     fn play_on(&self, vm: &Vm<Hosted>, turns: Arc<Turns>, reads: Reads) -> Result<Vec<String>, String> {
@@ -150,20 +134,14 @@ impl Round {
         world.file.set(reads);
         world.history().is_starved = self.frames_left.is_some();
         world.history().reads_fail = reads.may_fail();
-        let play = |i: usize| {
-            let played = catch_unwind(AssertUnwindSafe(|| Actor::new(&world, i, self.seed).play(&self.deeds[i])));
-            if let Err(panic) = played {
-                let text = panic.downcast_ref::<String>().cloned();
-                world.history().problems.push(format!("actor {i} panicked: {}", text.unwrap_or_default()));
-            }
-        };
-        thread::scope(|scope| {
-            let play = &play;
-            (0..self.deeds.len()).for_each(|i| drop(scope.spawn(move || play(i))));
-            if reads.is_late() {
-                scope.spawn(|| world.end_reads(self.deeds.len(), reads));
-            }
-        });
+        let nr_actors = self.deeds.len();
+        let end_reads = || world.end_reads(nr_actors, reads);
+        stage::run(
+            nr_actors,
+            &|i| Actor::new(&world, i, self.seed).play(&self.deeds[i]),
+            &|problem| world.history().problems.push(problem),
+            reads.is_late().then_some(&end_reads as &(dyn Fn() + Sync)),
+        );
         vm.fail_allocation(None);
         world.file.set(Reads::GOOD);
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;

@@ -5,10 +5,12 @@ mod common;
 
 use common::files::{Reads, file};
 use common::objects::{EXTRA, map, orders, touch};
-use common::storage::{Writes, storage};
+use common::storage::{Storage, Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, Errno, Event, FaultError, ObjectWriteError, WriteError};
+use softfault::{Access, Advice, CpuId, Errno, Event, FaultError, ObjectWriteError, StorageId, WriteError};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
 
 const ALL: std::ops::Range<u64> = 0..u64::MAX;
 const BASE_ORDERS: FolioOrders = FolioOrders::BASE;
@@ -136,5 +138,111 @@ fn a_failed_write_of_what_has_left_is_no_error() {
             assert_eq!(object.write_back(ALL).is_ok(), has_left);
             w.space.munmap(BASE, 4 * PAGE).unwrap();
         }
+    });
+}
+
+const ARENA_PAGES: u64 = 2048;
+const BLOCKED: u64 = BASE + (1 << 30);
+
+/// In the end writes are answered, also if the test fails.
+struct Answered<'a>(&'a Storage);
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.0.set(Writes::End);
+    }
+}
+
+/// Memory is half a program's own, and half dirty pages of a file. CPU 1 stores to more of them, is refused and writes: that
+/// call lasts for as long as `meanwhile`.
+fn while_a_write_blocks(w: &World<'_>, blocked: &Storage, meanwhile: impl FnOnce()) {
+    w.space.mmap(EXTRA, ARENA_PAGES * PAGE, RW, PRIVATE | FIXED).unwrap();
+    (0..ARENA_PAGES / 2).for_each(|page| w.space.write(EXTRA + page * PAGE, &[1]).unwrap());
+    blocked.set(Writes::Block);
+    thread::scope(|scope| {
+        let answered = Answered(blocked);
+        let stores = scope.spawn(|| {
+            let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+            (0..ARENA_PAGES).all(|page| w.space.write(BLOCKED + page * PAGE, &[7]).is_ok())
+        });
+        wait_until(|| blocked.nr_blocked() == 1);
+        meanwhile();
+        drop(answered);
+        assert!(stores.join().unwrap(), "it waits, and is not refused");
+    });
+}
+
+/// Takes what is left of memory.
+fn is_refused(w: &World<'_>) -> bool {
+    (ARENA_PAGES / 2..ARENA_PAGES).any(|page| w.space.write(EXTRA + page * PAGE, &[1]).is_err())
+}
+
+/// Others drop clean pages and write to other files. If there is nothing else, they are refused.
+#[test]
+fn a_write_that_blocks_for_ever_stops_nobody_else() {
+    in_setup(Setup::PLAIN, 2, ARENA_PAGES * PAGE, |w| {
+        let (blocked, its) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
+        let (other, object) = storage(w, 4 * ARENA_PAGES * PAGE, BASE_ORDERS);
+        map(w.space, BLOCKED, ARENA_PAGES, &its, 0);
+        map(w.space, BASE, 4 * ARENA_PAGES, &object, 0);
+        while_a_write_blocks(w, &blocked, || {
+            assert!(is_refused(w));
+            w.space.munmap(EXTRA, ARENA_PAGES * PAGE).unwrap();
+            let nr_refused = w.vm.event(Event::RefusedOutOfFrames);
+            (0..4 * ARENA_PAGES).for_each(|page| store(w, page, page as u8 | 1));
+            assert_eq!(object.write_back(ALL), Ok(()));
+            (0..4 * ARENA_PAGES).for_each(|page| {
+                assert_eq!(common::objects::bytes(w.space, BASE + page * PAGE), [page as u8 | 1]);
+                assert_eq!(other.byte(page * PAGE), page as u8 | 1);
+            });
+            assert_eq!((w.vm.event(Event::RefusedOutOfFrames), blocked.nr_blocked()), (nr_refused, 1));
+        });
+        assert_eq!(its.write_back(ALL), Ok(()));
+        (0..ARENA_PAGES).for_each(|page| assert_eq!(blocked.byte(page * PAGE), 7, "page {page}"));
+    });
+}
+
+/// One caller waits for the device. No other one calls it, for any of its files.
+#[test]
+fn a_device_that_does_not_answer_keeps_one_caller() {
+    in_setup(Setup::PLAIN, 2, ARENA_PAGES * PAGE, |w| {
+        let (blocked, its) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
+        let (beside, object) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
+        [&blocked, &beside].iter().for_each(|file| file.device.set(StorageId(77)).unwrap());
+        map(w.space, BLOCKED, ARENA_PAGES, &its, 0);
+        map(w.space, BASE, ARENA_PAGES, &object, 0);
+        while_a_write_blocks(w, &blocked, || {
+            w.space.munmap(EXTRA, ARENA_PAGES * PAGE).unwrap();
+            beside.set(Writes::Block);
+            let _answered = Answered(&beside);
+            let refused = (0..ARENA_PAGES).find(|page| w.space.write(BASE + page * PAGE, &[9]).is_err());
+            assert!(refused.is_some_and(|page| page > ARENA_PAGES / 4), "{refused:?}");
+            assert_eq!((beside.nr_blocked(), beside.log()), (0, vec![]));
+        });
+        (0..ARENA_PAGES).for_each(|page| store(w, page, 9));
+        assert_eq!(object.write_back(ALL), Ok(()));
+    });
+}
+
+/// A caller that finds nothing else waits for the answer that another one gets, and is not refused.
+#[test]
+fn a_caller_waits_for_the_write_of_another() {
+    in_setup(Setup::PLAIN, 2, ARENA_PAGES * PAGE, |w| {
+        let (blocked, its) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
+        map(w.space, BLOCKED, ARENA_PAGES, &its, 0);
+        let (nr_left, answers) = (std::sync::Arc::new(AtomicU64::new(u64::MAX)), blocked.clone());
+        let hook = nr_left.clone();
+        let wait = move || {
+            if hook.fetch_sub(1, SeqCst) == 0 {
+                answers.set(Writes::End);
+            }
+        };
+        assert!(w.vm.machine().on_wait(Box::new(wait)).is_ok());
+        while_a_write_blocks(w, &blocked, || {
+            nr_left.store(1000, SeqCst);
+            let mut pages = ARENA_PAGES / 2..ARENA_PAGES / 2 + 128;
+            assert!(pages.all(|page| w.space.write(EXTRA + page * PAGE, &[1]).is_ok()));
+            assert!(nr_left.load(SeqCst) > 1000, "it did not wait");
+        });
     });
 }

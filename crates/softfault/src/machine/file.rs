@@ -12,6 +12,11 @@ use crate::space::vma::ObjectId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId(pub u64);
 
+/// What answers the writes of files: a device, a server. By a number that the embedder chooses. See
+/// [`Machine::storage`](super::Machine::storage).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StorageId(pub u64);
+
 /// Pages of a file that have to be read into adjacent frames. See the module.
 #[must_use]
 #[derive(PartialEq, Eq, Debug)]

@@ -5,6 +5,12 @@
 //! functions that free memory are in higher layers (`compact`, `shrink`) and are passed to `Vm`
 //! when it is made.
 //!
+//! ```text
+//! reclaiming held   clean folios are dropped; none? huge pages of zeroes are split     frames were freed: again
+//! nothing held      none? dirty folios are written; the machine may never return       writers.rs
+//! reclaiming held   clean folios are dropped
+//! ```
+//!
 //! Locks on entry: none, no section. Takes the lock `reclaiming`.
 
 use super::Vm;
@@ -17,6 +23,7 @@ use crate::policy::huge::{Effort, HugeAdvice};
 use crate::sync::Ordering;
 
 pub(super) mod reclaiming;
+pub(crate) mod writers;
 
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
@@ -132,24 +139,33 @@ impl<M: Machine> Vm<M> {
     ///
     /// One CPU at a time reclaims. Another one that was refused waits for it: it would rarely find
     /// a huge page left to split, but finds the freed frames. If it is refused again, that reclaim
-    /// was too small, and it reclaims itself.
+    /// was too small, and it reclaims itself. During a write it holds nothing: the storage may not answer.
     #[cold]
     pub(crate) fn reclaim(&self, retries: &mut Retries, before: u64, refused: OutOfFrames) -> bool {
         self.assert_outside();
         let Some(nr_left) = retries.nr.checked_sub(1) else { return false };
         retries.nr = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages.get()) else { return false };
-        let _reaction = self.reclaiming.lock(&self.machine);
-        let by_another = self.nr_reclaimed.get() != before;
+        let nr_blocks = self.tunables.shrink_blocks_direct;
+        // Before the search: the folios of later answers may be clean since.
+        let nr_answers = self.writers.nr_answers();
+        let reaction = self.reclaiming.lock(&self.machine);
         let is_first = nr_left + 1 == NR_RETRIES;
-        if by_another && is_first {
+        let by_another = || self.nr_reclaimed() != before;
+        if is_first && by_another() {
             return true;
         }
-        let nr_freed = self.shrink(self.tunables.shrink_blocks_direct, nr_frames, Shortage::Refused);
+        let mut nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
+        drop(reaction);
+        if nr_freed == 0 && (self.reclaim.write_dirty)(self, nr_blocks, nr_frames, nr_answers) {
+            let _reaction = self.reclaiming.lock(&self.machine);
+            nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
+        }
         if self.has_file_objects() {
             retries.note_freed(nr_freed);
         }
-        nr_freed > 0 || by_another
+        // Others may have dropped what this caller has written.
+        nr_freed > 0 || by_another()
     }
 
     /// Frees frames, under the lock. Returns their number.

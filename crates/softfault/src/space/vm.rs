@@ -4,6 +4,7 @@
 //! (objects, families), [`Vm`]. A module works on one of them, so it cannot call what is above.
 
 use super::reclaim::reclaiming::Reclaiming;
+use super::reclaim::writers::Writers;
 use super::vma::ObjectId;
 use crate::addr::{ObjectPages, Pfn};
 use crate::compact::words::CompactWords;
@@ -26,9 +27,12 @@ pub(crate) enum Shortage {
 
 /// Functions of higher layers that react to a shortage of frames.
 pub(crate) struct Reclaim<M: Machine> {
-    /// Searches so many blocks for huge pages with zero frames, until so many frames were freed.
-    /// Returns the number freed.
+    /// Drops clean folios of files; if there are none, searches so many blocks for huge pages with zero frames, until so
+    /// many frames were freed. Returns the number freed.
     pub(crate) shrink: fn(&Vm<M>, u64, u64, Shortage) -> u64,
+    /// Writes about so many dirty frames of files in so many blocks, or waits for others who do. Called without the lock, and
+    /// given the answers to writes that there were before the search for clean folios. Returns whether to search again.
+    pub(crate) write_dirty: fn(&Vm<M>, u64, u64, u64) -> bool,
     /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.
@@ -46,6 +50,8 @@ pub struct Vm<M: Machine> {
     pub(crate) reclaim: Reclaim<M>,
     /// Held by the CPU that reclaims memory.
     pub(crate) reclaiming: Reclaiming,
+    /// Callers that were refused memory and write to files.
+    pub(crate) writers: Writers,
     /// Number of reclaims that freed frames.
     pub(crate) nr_reclaimed: Word,
     pub(crate) compact: CompactWords,
@@ -72,6 +78,7 @@ impl<M: Machine> Vm<M> {
             next_space_id: Word::new(1),
             reclaim,
             reclaiming: Reclaiming::new(pressure),
+            writers: Writers::new(),
             nr_reclaimed: Word::new(0),
             compact: CompactWords::new(),
             underused_cursor: Word::new(0),

@@ -4,18 +4,16 @@
 //! maps or resizes meanwhile, nor after an allocation has failed, once there are frames again. As on Linux, a hole ends
 //! the reservation of a file's page: then others may get it.
 
+use super::stage::{self, Stage};
 use super::turns::Turns;
-use super::{RW, Schedule, machine};
-use crate::hosted::nr_free_pages;
+use super::{RW, Schedule};
 use crate::judge::{check_after_exit, check_some};
 use crate::random::Random;
 use softfault::{
     AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MmapError, ObjectPart, Order, SharedObject, Vm,
 };
 use softfault_host::{Hosted, Running, Trap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 const HUGE: u64 = 512 * 4096;
 const SHARED: u64 = 0x10_0000_0000;
@@ -89,22 +87,9 @@ impl PoolRound {
     ///
     /// The defect, and how to see it again.
     pub fn play(&self) -> Result<Vec<usize>, String> {
-        let label = format!("{self:?}");
-        let vm = machine(self.seed, self.deeds.len())?;
-        let turns = Arc::new(Turns::new(self.deeds.len(), &self.schedule, label.clone()));
-        let hook = turns.clone();
-        vm.machine().on_wait(Box::new(move || hook.pass())).map_err(|_| "the machine has a hook")?;
-        let before = {
-            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-            nr_free_pages(&vm)
-        };
-        let problems = self.play_on(&vm, &turns)?;
-        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-        match problems.first() {
-            Some(first) => Err(format!("{label}: {first}")),
-            None if nr_free_pages(&vm) != before => Err(format!("{label}: {before} frames were free")),
-            None => Ok(turns.choices()),
-        }
+        let nr_cpus = self.deeds.len();
+        let stage = Stage { label: format!("{self:?}"), seed: self.seed, nr_cpus, schedule: &self.schedule };
+        stage.play(|vm, turns| self.play_on(vm, turns))
     }
 
     fn play_on(&self, vm: &Vm<Hosted>, turns: &Turns) -> Result<Vec<String>, String> {
@@ -119,28 +104,19 @@ impl PoolRound {
             World { is_starved: self.frames_left.is_some(), may_lack, removes, ..World::new(vm)? }
         };
         vm.fail_allocation(self.frames_left);
-        let play = |me: usize| {
-            let played = catch_unwind(AssertUnwindSafe(|| {
-                let cpu = vm.machine().bind(CpuId(me as u16)).expect("each actor has its CPU");
-                let playing = turns.begin(me);
-                {
-                    let running = cpu.enter(&world.space).expect("the CPU is in no space");
-                    for (nr, deed) in self.deeds[me].iter().enumerate() {
-                        world.act(*deed, me as u64, nr as u64 + 1, &running);
-                        turns.progress();
-                    }
+        let act = |me: usize| {
+            let cpu = vm.machine().bind(CpuId(me as u16)).expect("each actor has its CPU");
+            let playing = turns.begin(me);
+            {
+                let running = cpu.enter(&world.space).expect("the CPU is in no space");
+                for (nr, deed) in self.deeds[me].iter().enumerate() {
+                    world.act(*deed, me as u64, nr as u64 + 1, &running);
+                    turns.progress();
                 }
-                drop(playing);
-            }));
-            if let Err(panic) = played {
-                let text = panic.downcast_ref::<String>().cloned();
-                world.problem(format!("actor {me} panicked: {}", text.unwrap_or_default()));
             }
+            drop(playing);
         };
-        thread::scope(|scope| {
-            let play = &play;
-            (0..self.deeds.len()).for_each(|me| drop(scope.spawn(move || play(me))));
-        });
+        stage::run(self.deeds.len(), &act, &|problem| world.problem(problem), None);
         vm.fail_allocation(None);
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
         let mut problems = core::mem::take(&mut *world.problems.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,14 +1,15 @@
-//! A file in memory whose writes the test decides: they end at once, fail, or stay under way until the test ends them.
+//! A file in memory whose writes the test decides: they end at once, fail, stay under way until the test
+//! ends them, or block.
 
 use super::objects::Object;
 use super::{Hosted, PAGE, World};
 use softfault::policy::folio::FolioOrders;
-use softfault::{FileWrite, FillError, Filling, HoleRefused, StoreRefused, Vm, WriteError, Writing};
+use softfault::{FileWrite, FillError, Filling, HoleRefused, StorageId, StoreRefused, Vm, WriteError, Writing};
 use softfault_host::{HostFile, HostFill};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How writes are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +18,8 @@ pub enum Writes {
     End,
     Fail,
     Stay,
+    /// The call lasts until writes are answered otherwise.
+    Block,
 }
 
 /// A write that stays under way, and the holes that were made meanwhile.
@@ -39,6 +42,10 @@ pub struct Storage {
     pub before_hole: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// Holes that are being made.
     open: Mutex<Vec<Range<u64>>>,
+    /// The device that has it, if others have the same.
+    pub device: OnceLock<StorageId>,
+    /// Calls that block now.
+    nr_blocked: AtomicU64,
     /// First page and number of bytes of each write.
     log: Mutex<Vec<(u64, u64)>>,
 }
@@ -67,10 +74,19 @@ impl HostFile for Storage {
                 Writing::UnderWay
             }
             _ => {
+                self.nr_blocked.fetch_add(1, SeqCst);
+                while self.writes.load(SeqCst) == Writes::Block as u8 {
+                    std::thread::yield_now();
+                }
+                self.nr_blocked.fetch_sub(1, SeqCst);
                 self.store(write.offset_bytes(), bytes, &[]);
                 Writing::Ended(write, Ok(()))
             }
         }
+    }
+
+    fn storage(&self) -> Option<StorageId> {
+        self.device.get().copied()
     }
 
     fn may_store(&self, pages: Range<u64>) -> Result<(), StoreRefused> {
@@ -132,6 +148,10 @@ impl Storage {
         std::mem::take(&mut self.log.lock().unwrap())
     }
 
+    pub fn nr_blocked(&self) -> u64 {
+        self.nr_blocked.load(SeqCst)
+    }
+
     pub fn nr_kept(&self) -> usize {
         self.kept.lock().unwrap().len()
     }
@@ -161,6 +181,8 @@ pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Ar
         hole: Mutex::new(Ok(())),
         before_hole: Mutex::default(),
         open: Mutex::default(),
+        device: OnceLock::new(),
+        nr_blocked: AtomicU64::new(0),
         log: Mutex::default(),
     });
     let id = w.vm.machine().add_file(storage.clone());

@@ -1,7 +1,7 @@
 //! The directions in which a file is ready.
 
 bitflags::bitflags! {
-    /// What a file is ready for; values as poll(2) and epoll(7) have them.
+    /// Events that a file is ready for; values as poll(2) and epoll(7) have them.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Ready: u32 {
         /// Reading does not wait.

@@ -17,7 +17,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// What is in it.
+    /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

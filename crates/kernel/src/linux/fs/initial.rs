@@ -92,7 +92,7 @@ fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<()> {
     tree::insert(&parent, Entry::new(name, &Inode::new(body, mode)?)?)
 }
 
-/// What is there whatever the archive has.
+/// Adds the entries that are there whatever the archive has.
 fn fixed(trees: [(&str, Node); 2]) -> errno::Result<()> {
     for (path, mode) in [("/tmp", 0o1777), ("/dev", 0o755), ("/dev/shm", 0o1777), ("/var/tmp", 0o1777)] {
         dir(path.as_bytes(), 0o755)?.change(|meta| meta.mode = mode);
@@ -116,7 +116,7 @@ fn fixed(trees: [(&str, Node); 2]) -> errno::Result<()> {
     Ok(())
 }
 
-/// What many programs expect and the archive may have brought.
+/// Makes the names that many programs expect and the archive may have brought.
 fn usual() -> errno::Result<()> {
     let has = |path: &[u8]| walk::walk(&tree::root(), path, Follow::Last).is_ok_and(|w| w.inode.is_some());
     if !has(b"/etc/passwd") {

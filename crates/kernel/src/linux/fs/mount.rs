@@ -24,13 +24,13 @@ pub struct Mount {
     /// Number of its file system.
     pub device: u64,
     root_number: u64,
-    /// What it was mounted with.
+    /// The options it was mounted with.
     pub options: Options,
     subpool: Option<mm::Subpool>,
     nr_inodes: AtomicU64,
     /// Files of it that are open.
     nr_open: AtomicU64,
-    /// What programs say that it was mounted from.
+    /// The source that mount(2) named.
     pub source: Arc<[u8]>,
     _charge: heap::Charge,
 }

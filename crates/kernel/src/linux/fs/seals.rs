@@ -26,7 +26,7 @@ bitflags::bitflags! {
 impl Seals {
     /// Neither write(2) nor a new mapping may change the bytes.
     pub const NO_WRITES: Seals = Seals::WRITE.union(Seals::FUTURE_WRITE);
-    /// What a file that could be executed loses with `EXEC`.
+    /// Seals that `EXEC` adds to a file that could be executed.
     pub(super) const WITH_EXEC: Seals = Seals::NO_WRITES.union(Seals::SHRINK).union(Seals::GROW);
 
     /// EPERM where one of `forbidding` is there.

@@ -11,7 +11,7 @@ use crate::port::sched::sleeping::SleepingLock;
 /// Of a text that is made in parts, so much at a time.
 const PART_BYTES: usize = 4096;
 
-/// What is kept of a text.
+/// The part of a text that is kept.
 #[derive(Default)]
 struct Kept {
     buffer: Buffer,

@@ -97,7 +97,7 @@ pub(super) fn new_directory(parent: &Arc<Inode>, name: &Arc<[u8]>) -> errno::Res
     })
 }
 
-/// What has this name in a directory of the tree.
+/// Returns the file of this name in a directory of the tree.
 pub fn lookup(dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
     TREE.lock().get(&dir.number)?.entries.get(name).map(|entry| entry.inode.clone())
 }
@@ -200,7 +200,7 @@ fn check_replaced(tree: &Dirs, inode: &Inode, replaced: &Inode) -> errno::Result
     }
 }
 
-/// What a move takes out of the tree, to be dropped after the lock.
+/// The things that a move takes out of the tree, to be dropped after the lock.
 struct Gone {
     _entries: [Option<Entry>; 2],
     _directory: Option<Directory>,

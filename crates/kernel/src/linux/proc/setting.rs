@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// What reading it gives.
+    /// Writes its value as a reader sees it.
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
         (self.show)(&mm::vm().huge_knobs(), self.order, out)?;
         out.write_char('\n')
@@ -43,7 +43,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// What reading it gives.
+    /// Writes its value as a reader sees it.
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
         writeln!(out, "{}", (self.get)(self.order))
     }

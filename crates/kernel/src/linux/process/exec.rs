@@ -85,7 +85,7 @@ pub struct Prepared {
     pub frame: Frame,
 }
 
-/// What the first line of a script names.
+/// The interpreter that the first line of a script names.
 struct Interpreter {
     path: Vec<u8>,
     /// All that follows, as one.

@@ -43,7 +43,7 @@ impl NoStack {
     }
 }
 
-/// What the new memory takes over from the old one.
+/// Properties that the new memory takes over from the old one.
 pub struct Inherited {
     /// Limits, of which those on memory hold while it is laid out.
     pub limits: Limits,
@@ -53,7 +53,7 @@ pub struct Inherited {
     pub identity: Identity,
 }
 
-/// What the program is told.
+/// Texts that the program is given.
 pub struct Texts<'a> {
     /// The path it was called by.
     pub path: &'a [u8],

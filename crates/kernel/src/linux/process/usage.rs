@@ -4,7 +4,7 @@ use super::Process;
 use crate::port::sched::Used;
 use core::sync::atomic::Ordering;
 
-/// What children had used, and the largest of them.
+/// Resources that children had used, and the largest of them.
 #[derive(Clone, Copy, Default)]
 pub struct ChildUsage {
     /// Times and faults, summed.
@@ -14,7 +14,7 @@ pub struct ChildUsage {
 }
 
 impl Process {
-    /// What it and its children had used.
+    /// Returns the resources that it and its children had used.
     pub(super) fn usage_with_children(&self) -> ChildUsage {
         let below = *self.children_used.lock();
         ChildUsage { used: self.used() + below.used, peak_kib: self.peak_kib().max(below.peak_kib) }

@@ -46,7 +46,7 @@ pub struct News {
     pub usage: ChildUsage,
 }
 
-/// What came of looking.
+/// The result of a search for news.
 pub enum Look {
     /// This.
     News(News),

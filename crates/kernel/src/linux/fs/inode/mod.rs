@@ -85,11 +85,11 @@ pub struct Spot {
 
 /// A name as it is listed.
 pub struct Listed {
-    /// What to ask for the names after it.
+    /// Asks for the names after it.
     pub cookie: u64,
     /// The name.
     pub name: Arc<[u8]>,
-    /// What has it.
+    /// The file of that name.
     pub inode: Arc<Inode>,
 }
 

@@ -55,7 +55,7 @@ pub fn forget(object: ObjectId) {
     drop(gone);
 }
 
-/// What is known of the object, if it is a file's. Private mappings of `/dev/zero` have none: that file's name is
+/// Returns the file of the object, if it has one. Private mappings of `/dev/zero` have none: that file's name is
 /// kept under [`ObjectId::NONE`].
 pub fn find(object: ObjectId) -> Option<Name> {
     NAMES.lock().get(&object.0).cloned()

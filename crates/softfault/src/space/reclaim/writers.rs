@@ -1,0 +1,91 @@
+//! The storages to which callers write that were refused memory.
+//!
+//! ```text
+//! claim    under the spinlock: another caller has the storage, or all places are taken? none
+//! write    the machine's calls, with nothing held
+//! answer   is counted when folios may be clean: callers that wait look for them
+//! end      the place is free
+//! ```
+//! A call of the machine may never return. So the lock `reclaiming` is not held during it, and a storage
+//! that does not answer keeps one caller and one place: the others write to other storages.
+//!
+//! Locks on entry: any but spinlocks, no section. Takes a spinlock of its own, under which nothing waits.
+
+use crate::lock::Spin;
+use crate::machine::{Machine, StorageId};
+use crate::sync::{Ordering, Word};
+
+/// Storages that are written at a time, and so the callers that storages without an answer can keep. A guess: the
+/// folios of few storages are dirty at a time.
+pub(crate) const NR_PLACES: usize = 8;
+
+/// See the module.
+pub(crate) struct Writers {
+    lock: Word,
+    /// A bit for each place that is taken. Set under the lock.
+    taken: Word,
+    storages: [Word; NR_PLACES],
+    /// Times that folios may have become clean.
+    nr_answers: Word,
+}
+
+/// The right to write to a storage, until this is dropped.
+#[must_use]
+pub(crate) struct Claim<'a> {
+    writers: &'a Writers,
+    place: usize,
+    storage: StorageId,
+}
+
+impl Writers {
+    pub(crate) fn new() -> Writers {
+        let storages = [const { Word::new(0) }; NR_PLACES];
+        Writers { lock: Word::new(0), taken: Word::new(0), storages, nr_answers: Word::new(0) }
+    }
+
+    /// Claims a storage, unless another caller has it, or all places are taken.
+    pub(crate) fn claim<M: Machine>(&self, storage: StorageId, machine: &M) -> Option<Claim<'_>> {
+        let _lock = Spin::lock(&self.lock, machine);
+        let taken = self.taken.load(Ordering::Acquire);
+        let is_taken = |place: &usize| taken & 1 << place != 0;
+        if (0..NR_PLACES).filter(is_taken).any(|place| self.storages[place].get() == storage.0) {
+            return None;
+        }
+        let place = (0..NR_PLACES).find(|place| !is_taken(place))?;
+        self.storages[place].set(storage.0);
+        self.taken.fetch_or(1 << place, Ordering::AcqRel);
+        Some(Claim { writers: self, place, storage })
+    }
+
+    /// The caller's folios are written, or it waits no longer.
+    pub(crate) fn note_answer(&self) {
+        self.nr_answers.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of answers that were noted.
+    pub(crate) fn nr_answers(&self) -> u64 {
+        self.nr_answers.load(Ordering::Acquire)
+    }
+
+    /// Whether some caller writes.
+    pub(crate) fn has_any(&self) -> bool {
+        self.taken.load(Ordering::Acquire) != 0
+    }
+}
+
+impl Claim<'_> {
+    pub(crate) fn storage(&self) -> StorageId {
+        self.storage
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // Release: a caller that finds no writer any more finds its answers.
+        self.writers.taken.fetch_and(!(1 << self.place), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+#[path = "writers_tests.rs"]
+mod tests;

@@ -1,0 +1,35 @@
+//! A storage has one writer, and storages without an answer keep few callers.
+
+use super::{NR_PLACES, Writers};
+use crate::machine::StorageId;
+use crate::testing::vm;
+use crate::tunables::Tunables;
+use std::vec::Vec;
+
+#[test]
+fn a_storage_has_one_writer() {
+    let vm = vm(4096, Tunables::default());
+    let writers = Writers::new();
+    let claim = |storage| writers.claim(StorageId(storage), &vm.machine);
+    // The number of a free place is no storage.
+    let (first, second) = (claim(0).unwrap(), claim(u64::MAX).unwrap());
+    assert!(claim(0).is_none() && claim(u64::MAX).is_none() && writers.has_any());
+    assert_eq!((first.storage(), second.storage()), (StorageId(0), StorageId(u64::MAX)));
+    drop(first);
+    let again = claim(0).unwrap();
+    assert!(claim(0).is_none());
+    writers.note_answer();
+    drop((again, second));
+    assert_eq!((writers.has_any(), writers.nr_answers()), (false, 1));
+}
+
+#[test]
+fn storages_without_an_answer_keep_few_callers() {
+    let vm = vm(4096, Tunables::default());
+    let writers = Writers::new();
+    let claim = |storage| writers.claim(StorageId(storage), &vm.machine);
+    let mut claims: Vec<_> = (0..NR_PLACES as u64).map(|storage| claim(storage).unwrap()).collect();
+    assert!(claim(100).is_none());
+    drop(claims.remove(3));
+    assert!(claim(100).is_some() && claim(3).is_some());
+}
