@@ -38,7 +38,7 @@ const MOST_WAITS: u32 = 10_000;
 /// How often until the storage answers another caller: longer, since one that blocks has the pages already. A guess.
 const MOST_WAITS_FOR_OTHERS: u32 = 1_000_000;
 
-/// What a caller writes.
+/// The pages that a caller writes.
 struct Round<'a> {
     nr_frames: u64,
     nr_begun: u64,

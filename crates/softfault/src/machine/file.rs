@@ -12,7 +12,7 @@ use crate::space::vma::ObjectId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId(pub u64);
 
-/// What answers the writes of files: a device, a server. By a number that the embedder chooses. See
+/// The device or server that answers the writes of files, by a number that the embedder chooses. See
 /// [`Machine::storage`](super::Machine::storage).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StorageId(pub u64);

@@ -1,4 +1,4 @@
-//! What all kinds of rounds have in common: a machine whose waits pass the baton, a thread for each actor, and frames that are
+//! The stage that all kinds of rounds share: a machine whose waits pass the baton, a thread for each actor, and frames that are
 //! all free in the end.
 
 use super::machine;
