@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 
 /// The folders in `crates` that have tests.
-pub const FOLDERS: [&str; 7] = ["host", "lab", "modelled", "recorded", "shuffled", "softfault", "testkit"];
+pub const FOLDERS: [&str; 8] = ["host", "lab", "model", "modelled", "recorded", "shuffled", "softfault", "testkit"];
 
 /// Binaries that are built together.
 pub struct Suite {
@@ -81,7 +81,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
 /// packages has another one for its tests.
 pub const TESTS: Suite = Suite {
     packages: "--workspace --exclude softfault-modelled* --exclude softfault-shuffled* --exclude softfault-recorded",
-    folders: &["host", "lab", "softfault", "testkit"],
+    folders: &["host", "lab", "model", "softfault", "testkit"],
     besides: "--lib --bin softfault --bin xtask",
     alone: Some("-p softfault-recorded --tests"),
     longest: &[

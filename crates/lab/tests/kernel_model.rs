@@ -1,7 +1,7 @@
 //! The model against the reference kernel: generated calls and accesses, made by
 //! a static program with real system calls and real loads and stores.
 //!
-//! The program is `guest` of the testkit. It runs on the host's Linux first,
+//! The program is `guest` of `crates/model`. It runs on the host's Linux first,
 //! which is the oracle: what it finds wrong there is wrong in the program or the
 //! model. It judges itself, and says what differs on its output.
 
@@ -20,7 +20,7 @@ fn guest() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        cargo.args(["build", "--locked", "-p", "softfault-testkit", "--bin", "guest"]);
+        cargo.args(["build", "--locked", "-p", "softfault-model", "--bin", "guest"]);
         cargo.args(["--target", TARGET, "--target-dir"]).arg(&target);
         // Linked to low addresses, so that nothing of it is near the window.
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");

@@ -241,8 +241,8 @@ fn cost(model: &Model, op: &Op) -> u64 {
     match op.call {
         Call::Mmap => pages(op.args[1]),
         Call::Mremap => pages(op.args[2]),
-        Call::Brk => pages(op.args[0].saturating_sub(model.space(op.who).brk)),
-        Call::Fork => model.space(op.who).pages.len() as u64,
+        Call::Brk => pages(op.args[0].saturating_sub(model.break_of(op.who))),
+        Call::Fork => model.pages(op.who).count() as u64,
         _ => 0,
     }
 }

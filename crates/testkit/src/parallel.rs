@@ -9,11 +9,11 @@
 
 use crate::fatal::as_one_of_several;
 use crate::formats::Tested;
-use crate::generate::{Limits, Sequence};
+use crate::generate::Sequence;
 use crate::hosted::{Objects, nr_free_pages, step};
 use crate::judge::{Difference, READ_EVERY, check_after_exit, check_some};
 use crate::model::Model;
-use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
+use crate::op::{Call, HEAP, Op, Outcome};
 use crate::spread::spread;
 use crate::trouble::{Trouble, Turn};
 use softfault::table::format::Format;
@@ -22,23 +22,6 @@ use softfault_host::{CpuGuard, Hosted};
 use std::collections::BTreeMap;
 use std::sync::{Barrier, Mutex};
 use std::thread;
-
-/// Pages from one part to the next: two parts share a leaf table.
-const STRIDE: u64 = 256;
-/// The same where huge pages are to find room; every other edge is in the middle
-/// of a leaf table.
-const WIDE_STRIDE: u64 = 1280;
-/// Pages between parts that nobody maps.
-const GAP: u64 = 16;
-
-/// The features that the sequence of CPU `i` may use. The knobs of huge pages are everybody's,
-/// so one of the CPUs sets them.
-pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
-    let stride = if wide { WIDE_STRIDE } else { STRIDE };
-    let first = WINDOW / PAGE + i * stride;
-    let pages = (first, stride - GAP);
-    Limits { nr_ops, nr_programs: 3, pages, heap: i == 0, grows: false, knobs: i == 0, ..Limits::default() }
-}
 
 /// Runs each sequence on a CPU of its own, all at once; the first difference of each
 /// sequence that has one. `seed` decides which CPUs of a large machine they are. The

@@ -7,7 +7,7 @@ use common::{Format, Hosted, IS_FULL, fewer};
 use softfault::{Event, FaultLocking, Tunables, Vm};
 use softfault_host::Mode;
 use softfault_testkit::formats::Tested;
-use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::generate::{Limits, part, sequence};
 use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::{lockstep, parallel};
 
@@ -41,7 +41,7 @@ fn small(nr_ops: usize, seed: u64) -> Limits {
 /// Of CPU `i`, where all run at once.
 fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
     let file_percent = file_percent(seed + i);
-    Limits { task_size: Format::TASK_SIZE, file_percent, ..parallel::limits(i, nr_ops, seed.is_multiple_of(2)) }
+    Limits { task_size: Format::TASK_SIZE, file_percent, ..part(i, nr_ops, seed.is_multiple_of(2)) }
 }
 
 fn in_turn(mode: Mode) {

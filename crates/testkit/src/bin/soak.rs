@@ -17,7 +17,7 @@ use softfault::table::format::X86_64;
 use softfault::{FaultLocking, HugetlbLocking, MAX_CPUS, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
-use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::generate::{Limits, part, sequence};
 use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::judge::{Difference, Judge, Sides};
 use softfault_testkit::last_page::{self, Case, Played};
@@ -191,7 +191,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
             let file_percent = options.file_percent(seed);
-            let limits = |i| Limits { file_percent, ..parallel::limits(i, 300, seed.is_multiple_of(2)) };
+            let limits = |i| Limits { file_percent, ..part(i, 300, seed.is_multiple_of(2)) };
             let all: Vec<_> = threads.map(|i| sequence(seed << 8 | i, limits(i))).collect();
             let found = parallel::run(&vm, &all, seed);
             (all, found)

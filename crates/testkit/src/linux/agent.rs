@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Board, PARENT};
-use crate::native::{self, Turn, call};
+use crate::native::{self, Turn};
 use crate::op::{Call, Op, Outcome};
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
@@ -17,10 +17,18 @@ struct Agent {
     turn: Turn,
 }
 
+/// Makes a system call; the arguments that are not named are 0. Returns its result, or the errno below 0.
+fn call(nr: i64, [a, b]: [u64; 2]) -> i64 {
+    // SAFETY: N2: a raw system call. The callers below pass no address.
+    let ret = unsafe { libc::syscall(nr, a, b, 0, 0, 0, 0) };
+    // SAFETY: N2: the location of this thread's errno.
+    if ret == -1 { -i64::from(unsafe { *libc::__errno_location() }) } else { ret }
+}
+
 /// The life of the child. Never returns.
 pub(super) fn serve(board: &'static Board) -> ! {
     prepare();
-    board.first.store(call(libc::SYS_getpid, [0; 6]) as u32, SeqCst);
+    board.first.store(call(libc::SYS_getpid, [0; 2]) as u32, SeqCst);
     Agent { board, me: 0, epoch: 0, turn: Turn::begin() }.live()
 }
 
@@ -29,7 +37,7 @@ fn prepare() {
     native::prepare();
     // Behind it: changing the user clears the signal that the parent's death
     // sends.
-    call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as u64, libc::SIGKILL as u64, 0, 0, 0, 0]);
+    call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as u64, libc::SIGKILL as u64]);
     // SAFETY: N2: children are reaped by nobody, so the kernel shall do it.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
@@ -59,7 +67,7 @@ impl Agent {
     /// Whether the first program is dead. Its parent in turn may be one that has
     /// exited as it should.
     fn is_orphan(&self) -> bool {
-        call(libc::SYS_kill, [u64::from(self.board.first.load(SeqCst)), 0, 0, 0, 0, 0]) < 0
+        call(libc::SYS_kill, [u64::from(self.board.first.load(SeqCst)), 0]) < 0
     }
 
     /// Executes steps until one is another program's.
@@ -93,7 +101,7 @@ impl Agent {
             Call::Fork => {
                 // Before the fork: the child may be slow to begin.
                 let epoch = self.board.epoch.load(SeqCst);
-                let ret = call(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0]);
+                let ret = call(libc::SYS_clone, [libc::SIGCHLD as u64, 0]);
                 if ret == 0 {
                     self.me = op.args[0] as u32;
                     self.epoch = epoch;

@@ -26,7 +26,7 @@ const NOBODY: u64 = 65534;
 /// Where a program's first stack may lie.
 const TOP_BYTES: u64 = 64 << 20;
 
-pub(crate) fn call(nr: i64, args: [u64; 6]) -> i64 {
+fn call(nr: i64, args: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
     // SAFETY: N4: a raw system call with the step's arguments.
     let ret = unsafe { libc::syscall(nr, a, b, c, d, e, f) };

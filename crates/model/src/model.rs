@@ -145,7 +145,8 @@ pub struct Model {
     pub(crate) objects: Vec<Object>,
     last_piece: u64,
     features: Features,
-    pub(crate) task_size: u64,
+    /// The first address that programs cannot have.
+    pub task_size: u64,
     huge: huge::HugeKnown,
     pool: Option<Pool>,
     /// Pages go to the swap area and come back.
@@ -373,12 +374,9 @@ impl Model {
         Some((*first, run as u64))
     }
 
-    pub(crate) fn is_hole(&self, who: u64, first: u64, end: u64) -> bool {
+    /// Whether no page of the program from `first` up to `end` is mapped.
+    pub fn is_hole(&self, who: u64, first: u64, end: u64) -> bool {
         self.space(who).is_hole(first, end)
-    }
-
-    pub(crate) fn rights(&self, who: u64, addr: u64) -> Option<u64> {
-        self.space(who).pages.get(&(addr / PAGE)).map(|page| page.attrs.prot)
     }
 
     /// Addresses of words that were written, at most `nr`.

@@ -3,8 +3,8 @@
 
 use crate::Mode;
 use crate::play::Play;
-use softfault_testkit::native::{Cpus, Turn};
-use softfault_testkit::random::Random;
+use softfault_model::native::{Cpus, Turn};
+use softfault_model::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 use std::thread;

@@ -8,8 +8,11 @@
 mod calls;
 mod files;
 mod huge;
+mod part;
 mod pools;
 mod rare;
+
+pub use part::part;
 
 use crate::features::Features;
 use crate::model::{Expected, Model};

@@ -117,7 +117,7 @@ impl Model {
     }
 
     /// Whether there is a pool.
-    pub(crate) fn has_pool(&self) -> bool {
+    pub fn has_pool(&self) -> bool {
         self.pool.is_some()
     }
 }

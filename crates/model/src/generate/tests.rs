@@ -3,7 +3,6 @@
 use super::{Limits, sequence};
 use crate::features::Features;
 use crate::op::{Call, PAGE, WINDOW, WINDOW_PAGES};
-use crate::parallel;
 
 #[test]
 fn a_seed_gives_one_sequence() {
@@ -65,7 +64,7 @@ fn stores_by_word(limits: Limits) -> [usize; 8] {
 fn pages_in_each_word_of_a_block_are_written() {
     let mut of_parts = [0; 8];
     for i in 0..4 {
-        let more = stores_by_word(parallel::limits(i, 250, i % 2 == 0));
+        let more = stores_by_word(super::part(i, 250, i % 2 == 0));
         of_parts.iter_mut().zip(more).for_each(|(nr, more)| *nr += more);
     }
     for nr in [stores_by_word(Limits::default()), of_parts] {

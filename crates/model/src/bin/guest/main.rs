@@ -19,12 +19,11 @@ mod play;
 mod stage;
 
 use play::{Counts, Play, report};
-use softfault_testkit::features::Features;
-use softfault_testkit::generate::{Limits, sequence};
-use softfault_testkit::model::Expected;
-use softfault_testkit::native::{self, Cpus};
-use softfault_testkit::op::{Op, Outcome};
-use softfault_testkit::parallel;
+use softfault_model::features::Features;
+use softfault_model::generate::{Limits, part, sequence};
+use softfault_model::model::Expected;
+use softfault_model::native::{self, Cpus};
+use softfault_model::op::{Op, Outcome};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: guest alone SEED SEQUENCES STEPS | guest turns THREADS SEED SEQUENCES STEPS | \
@@ -86,7 +85,7 @@ fn one(mode: Mode, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -
 /// Several at once. A difference is not made shorter: it may not happen again.
 fn several(nr_threads: u64, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -> bool {
     let limits = |i| {
-        let part = parallel::limits(i, limits.nr_ops, false);
+        let part = part(i, limits.nr_ops, false);
         Limits { pages: part.pages, heap: part.heap, grows: part.grows, knobs: part.knobs, ..limits }
     };
     let beside_others = |(op, expected): (Op, Expected)| (op, expected.beside_others(op.call));

@@ -12,7 +12,7 @@ impl Object {
 
 impl Model {
     /// The same where a pager is at work: mincore(2) says of a page that is out that it is not resident.
-    pub(crate) fn with_pager(self) -> Model {
+    pub fn with_pager(self) -> Model {
         Model { has_pager: true, ..self }
     }
 
@@ -27,7 +27,7 @@ impl Model {
     }
 
     /// The memory of the page fails. One of an object fails for all who map it.
-    pub(crate) fn fail(&mut self, who: u64, number: u64) {
+    pub fn fail(&mut self, who: u64, number: u64) {
         let Model { spaces, objects, .. } = self;
         let Some(page) = spaces.get_mut(&who).and_then(|space| space.pages.get_mut(&number)) else { return };
         match page.shown().map(|object| &mut objects[object]) {
@@ -44,23 +44,33 @@ impl Model {
     }
 
     /// Whether the page may be the zero frame: still, or again, as a huge page that is split keeps no pages of zeroes.
-    pub(crate) fn may_be_zero(&self, who: u64, number: u64) -> bool {
+    pub fn may_be_zero(&self, who: u64, number: u64) -> bool {
         let is_zero = |page: &Page| !page.attrs.has_object() && page.content.values().all(|word| *word == 0);
         self.space(who).pages.get(&number).is_some_and(is_zero)
     }
 
     /// Whether the page is an object's.
-    pub(crate) fn is_of_object(&self, who: u64, number: u64) -> bool {
+    pub fn is_of_object(&self, who: u64, number: u64) -> bool {
         self.space(who).pages.get(&number).is_some_and(|page| page.shown().is_some())
     }
 
+    /// Rights of the program's page at `addr`, as mmap(2) takes them. None: no page is mapped.
+    pub fn rights(&self, who: u64, addr: u64) -> Option<u64> {
+        self.space(who).pages.get(&(addr / PAGE)).map(|page| page.attrs.prot)
+    }
+
+    /// The program's break.
+    pub fn break_of(&self, who: u64) -> u64 {
+        self.space(who).brk
+    }
+
     /// Pages of the program that are mapped.
-    pub(crate) fn pages(&self, who: u64) -> impl Iterator<Item = u64> + '_ {
+    pub fn pages(&self, who: u64) -> impl Iterator<Item = u64> + '_ {
         self.space(who).pages.keys().copied()
     }
 
     /// Pages of the program that have memory, or may have.
-    pub(crate) fn pages_with_memory(&self, who: u64) -> impl Iterator<Item = u64> + '_ {
+    pub fn pages_with_memory(&self, who: u64) -> impl Iterator<Item = u64> + '_ {
         let has_memory = |page: &Page| match page.shown().map(|object| &self.objects[object]) {
             Some(object) => object.pages.contains_key(&page.index),
             None => matches!(page.present, Present::Data | Present::Maybe),

@@ -2,12 +2,12 @@
 //! a difference.
 
 use crate::{Mode, stage};
-use softfault_testkit::generate::Sequence;
-use softfault_testkit::model::{Expected, Model};
-use softfault_testkit::native::{self, Cpus, Turn};
-use softfault_testkit::op::{Call, Op, Outcome};
-use softfault_testkit::random::Random;
-use softfault_testkit::shortest::shortest;
+use softfault_model::generate::Sequence;
+use softfault_model::model::{Expected, Model};
+use softfault_model::native::{self, Cpus, Turn};
+use softfault_model::op::{Call, Op, Outcome};
+use softfault_model::random::Random;
+use softfault_model::shortest::shortest;
 
 /// Steps before which a thread moves to another CPU, where threads do.
 const HOPS_PERCENT: u64 = 10;
