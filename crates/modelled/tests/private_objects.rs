@@ -199,6 +199,24 @@ fn a_fork_is_preempted_beside_a_smaller_size() {
     fork_against_a_smaller_size(1);
 }
 
+/// The second smaller size comes while fork copies again, or waits for that.
+#[test]
+#[ignore = "some minutes, for a mutant: `-- --ignored`"]
+fn a_fork_against_two_smaller_sizes() {
+    explore(1, || {
+        let (w, object, _) = world_with_copy();
+        let child = Arc::new(Mutex::new(None));
+        let place = child.clone();
+        let fork = move || *place.lock().unwrap() = Some(w.space.fork().unwrap());
+        let sizes = || [0, 4096, 0].iter().for_each(|bytes| object.set_size_bytes(*bytes));
+        run(vec![Box::new(fork), Box::new(sizes)]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        object.set_size_bytes(4096);
+        assert_eq!((ends(w.space, AT), ends(&child, AT)), ([0, 0], [0, 0]));
+    });
+}
+
 /// The copy moves from a place that the walk has not reached, if it may.
 #[test]
 fn a_move_against_a_smaller_size() {

@@ -6,10 +6,13 @@ mod common;
 
 use common::objects::{EXTRA, Object, bytes, content, faulted_frame, map, orders, whole};
 use common::swapped::{fill, vm_with_slots, with_slots};
+use common::turns::TwoCpus;
 use common::*;
 use softfault::{
     Access, CpuId, Event, FaultDone, FaultError, MadviseError, MapFlags, MlockFlags, MmapError, PinError, Term,
 };
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
 
 const NR: u64 = 8;
 
@@ -311,5 +314,78 @@ fn arguments_are_checked() {
         assert_eq!((object.nr_mapped_pages(), object.nr_writable_pages()), (1, 0));
         w.space.munmap(BASE, PAGE).unwrap();
         assert!(!object.is_mapped());
+    });
+}
+
+/// A program does nothing but change the size. It waits for a fork that has copied in vain, and goes on.
+#[test]
+fn fork_ends_beside_a_program_that_changes_the_size() {
+    const NR_TABLES: u64 = 256;
+    const HUGE: u64 = 512 * PAGE;
+    const NR_CHANGES_MAX: u64 = 400;
+    for begin in [0, 1, 5] {
+        let cpus = TwoCpus::new(16 << 20);
+        let object = {
+            let _cpu = cpus.vm.machine().bind(CpuId(0)).unwrap();
+            cpus.vm.new_shared_object(NR_TABLES * HUGE).unwrap()
+        };
+        let (nr_changes, has_ended, nr_beside_fork) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        let prepare = |space: &Space<'_>| {
+            let part = softfault::ObjectPart::new(&object);
+            space.mmap_object(BASE, NR_TABLES * HUGE, RW, MapFlags::PRIVATE | FIXED, part).unwrap();
+            (0..NR_TABLES).for_each(|table| space.write(BASE + table * HUGE, &[9]).unwrap());
+            space.write(BASE + NR_TABLES * HUGE - 1, &[9]).unwrap();
+        };
+        let fork = |space: &Space<'_>| {
+            let child = space.fork().unwrap();
+            has_ended.store(true, SeqCst);
+            let nr = nr_changes.load(SeqCst);
+            nr_beside_fork.store(nr, SeqCst);
+            (0..NR_TABLES).for_each(|table| assert_eq!(bytes(&child, BASE + table * HUGE), [9]));
+            let mut last = [0];
+            let read = child.read(BASE + NR_TABLES * HUGE - 1, &mut last);
+            assert!(nr == 0 || read.is_err() || last == [0], "I54: the child has a copy that a smaller size dropped");
+        };
+        let change = |_: &Space<'_>| {
+            while !has_ended.load(SeqCst) && nr_changes.load(SeqCst) < NR_CHANGES_MAX {
+                object.set_size_bytes(NR_TABLES * HUGE - PAGE);
+                nr_changes.fetch_add(1, SeqCst);
+                object.set_size_bytes(NR_TABLES * HUGE);
+            }
+        };
+        let overlapped = cpus.play(begin, prepare, fork, change, |_, (), ()| {});
+        let _cpu = cpus.vm.machine().bind(CpuId(0)).unwrap();
+        drop(object);
+        let nr = nr_beside_fork.into_inner();
+        assert!(overlapped && (1..NR_CHANGES_MAX / 4).contains(&nr), "{nr} changes of the size beside one fork");
+    }
+}
+
+/// Both end, and no change of the size sleeps for ever, whether forks succeed or are refused.
+#[test]
+fn forks_and_sizes_wait_for_each_other_and_end() {
+    in_setup(Setup::PLAIN, 3, 16 << 20, |w| {
+        let object = w.vm.new_shared_object(512 * PAGE).unwrap();
+        map_private(w.space, BASE, 512, &object, 0);
+        (0..511).for_each(|page| w.space.write(BASE + page * PAGE, &[9]).unwrap());
+        let nr_ended = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for cpu in [1, 2] {
+                let (nr_ended, vm, space) = (&nr_ended, w.vm, w.space);
+                scope.spawn(move || {
+                    let _cpu = vm.machine().bind(CpuId(cpu)).unwrap();
+                    for _ in 0..200 {
+                        let child = space.fork().unwrap();
+                        assert_eq!(bytes(&child, BASE), [9]);
+                    }
+                    nr_ended.fetch_add(1, SeqCst);
+                });
+            }
+            while nr_ended.load(SeqCst) < 2 {
+                object.set_size_bytes(511 * PAGE);
+                object.set_size_bytes(512 * PAGE);
+            }
+        });
+        check(w.vm, &[w.space]);
     });
 }

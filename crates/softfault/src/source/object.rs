@@ -73,11 +73,13 @@ pub(crate) struct ObjectData {
     pub(crate) nr_private: Word,
     /// Times that the size has become smaller, raised after the size: see `fork`.
     pub(crate) nr_cuts: Word,
+    /// Forks that copy a private mapping once more: no smaller size begins meanwhile. A CPU that waits for that sleeps at it.
+    pub(crate) nr_copying: Word,
     /// Held while pages of a pool are reserved (`reserved.rs`). Sleeps.
     pub(super) reserving: Word,
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
-    pad: [Word; 6],
+    pad: [Word; 5],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }

@@ -1,6 +1,7 @@
 //! Discards pages of a live object: when it shrinks, or for a hole.
 //!
 //! ```text
+//! forks    that copy a second time are waited for, when it shrinks         fork/copies.rs
 //! size     stored first, when it shrinks; after a grace period nobody puts a page in
 //!          beyond it
 //! nodes    for folios that will be cut; a folio without one stays whole   source/cut_nodes.rs
@@ -20,11 +21,11 @@
 //! taken.
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
-use crate::lock::lock_word;
+use crate::lock::{WordLock, lock_word};
 use crate::machine::{CpuSet, Machine};
 use crate::notify::notice::Why;
 use crate::pace;
-use crate::source::object::MAX_OBJECT_BYTES;
+use crate::source::object::{MAX_OBJECT_BYTES, ObjectData};
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
@@ -37,7 +38,7 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
-        let _resize = lock_word(&data.resize, &self.machine);
+        let _resize = self.lock_to_set_size(data, size_bytes);
         let foreign = self.foreign_frames_of(id);
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
@@ -63,6 +64,22 @@ impl<M: Machine> Vm<M> {
             if data.nr_private.load(Ordering::Acquire) != 0 {
                 self.drop_copies(id, beyond);
             }
+        }
+    }
+
+    /// Takes `resize`. A smaller size waits for forks that another one has made copy again: then they end.
+    fn lock_to_set_size<'a>(&'a self, data: &'a ObjectData, size_bytes: u64) -> WordLock<'a, M> {
+        loop {
+            let resize = lock_word(&data.resize, &self.machine);
+            // A fork that is not seen here sees each cut that was made before.
+            sync::fence();
+            let nr_copying = data.nr_copying.load(Ordering::Acquire);
+            if nr_copying == 0 || size_bytes >= data.size_bytes.get() {
+                return resize;
+            }
+            // Nothing is held: the fork may wait for frames.
+            drop(resize);
+            self.machine.park(&data.nr_copying, nr_copying);
         }
     }
 

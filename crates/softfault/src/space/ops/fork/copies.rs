@@ -1,8 +1,10 @@
 //! Fork of a private mapping of an object.
 //!
 //! ```text
-//! fork       cuts, size; copies below the end; fence; cuts again: they have changed? all over again
-//! set_size   size, cuts; fence, grace; a walk that drops copies beyond the end   rmap/copies.rs
+//! fork       cuts, size; copies below the end; fence; cuts again: they have changed? all over again,
+//!            from then on counted in `nr_copying`
+//! set_size   `resize`; fence; forks copying? `resize` is released, and it waits      ops/discard.rs
+//!            size, cuts; fence, grace; a walk that drops copies beyond the end       rmap/copies.rs
 //! ```
 //! The child's VMAs have joined the object before. Copies below the end that was read are copied.
 //! If a size became smaller before the first look, its end was read, or its walk was over when the
@@ -10,8 +12,12 @@
 //! drops those of the child. One between the two may have walked over the child before its entries
 //! came and over the parent after they were copied: then the child's go, and are copied again.
 //!
+//! **Three copies are enough.** After the first one fork is counted, and fences. A smaller size that has looked before that
+//! fence may still raise the cuts; those that look later wait. They look under `resize`. So of two that have looked before, the
+//! first was over when the second looked, and fork's second copy finds its cut. One cut is left: it spoils the second copy or none.
+//!
 //! Locks on entry: the parent's writer lock, no section. Fork holds frames, so it cannot wait for
-//! `resize`.
+//! `resize`, whose holder may wait for frames. A smaller size waits for fork with nothing held.
 
 use super::Wanted;
 use super::child::Child;
@@ -19,12 +25,34 @@ use crate::addr::{PageRange, Vpn};
 use crate::frame::{FrameKind, OutOfFrames};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::object::ObjectData;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::sync::{self, Ordering};
 use crate::table::format::Leaf;
 use crate::table::take::{Guards, Removal};
+
+/// No smaller size of an object begins until this is dropped.
+struct Copying<'a, M: Machine> {
+    object: &'a ObjectData,
+    machine: &'a M,
+}
+
+impl<'a, M: Machine> Copying<'a, M> {
+    fn begin(object: &'a ObjectData, machine: &'a M) -> Copying<'a, M> {
+        object.nr_copying.fetch_add(1, Ordering::AcqRel);
+        sync::fence();
+        Copying { object, machine }
+    }
+}
+
+impl<M: Machine> Drop for Copying<'_, M> {
+    fn drop(&mut self) {
+        self.object.nr_copying.fetch_sub(1, Ordering::AcqRel);
+        self.machine.unpark(&self.object.nr_copying);
+    }
+}
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Shares the private copies of the mapping, as they were at one moment between two sizes.
@@ -36,6 +64,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         let object = self.vm.object(vma.object);
+        let mut copying = None;
         loop {
             let before = object.nr_cuts.load(Ordering::Acquire);
             let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff);
@@ -53,6 +82,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if object.nr_cuts.load(Ordering::Relaxed) == before {
                 return Ok(());
             }
+            let _copying = copying.get_or_insert_with(|| Copying::begin(object, &self.vm.machine));
             let removal = Removal::keeping_tables(vma.range, Guards::Remove);
             child.space.remove_pages(&child.writer, &removal, Why::Discard);
         }
