@@ -55,8 +55,8 @@ pub enum Tick {
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
 ///   readable, writable, aligned to 4,096 and the same on every call. The map is
-///   linear, in a range and from one to another: `n` frames further on lies what is
-///   `4096 * n` bytes further on. [`Vm::new`](crate::Vm::new) refuses ranges of which
+///   linear, within a range and across ranges: frames whose numbers differ by `n` are
+///   `4096 * n` bytes apart. [`Vm::new`](crate::Vm::new) refuses ranges of which
 ///   that is not true. The frames belong to this value of the type: no other value names them while this one lives, and
 ///   nobody but the subsystem, and the programs that it maps them for, uses them.
 ///   They are zero when [`begin`](Machine::begin) returns `true`;
@@ -66,7 +66,8 @@ pub enum Tick {
 ///   except in [`park`](Machine::park), in [`relax`](Machine::relax), in
 ///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in), in [`fill`](Machine::fill),
 ///   [`write_back`](Machine::write_back), [`may_store`](Machine::may_store) and
-///   [`punch_hole`](Machine::punch_hole), and in closures that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
+///   [`punch_hole`](Machine::punch_hole), and in closures that the caller passed. None of these
+///   changes it while [`notify`](Machine::notify) runs on the CPU;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
@@ -243,8 +244,8 @@ pub unsafe trait Machine: Sized + Sync {
     /// May be called back here, about this space and any other:
     /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];
     /// - loads and stores through pins, and the end of a pin;
-    /// - reads of counters and sizes (`vmstat`, [`rss_pages`], ...), and what reads or
-    ///   writes one setting of a space.
+    /// - reads of counters and sizes (`vmstat`, [`rss_pages`], ...), and calls that read or
+    ///   write one setting of a space.
     ///
     /// All other calls panic before they do anything: operations, accesses, new pins, new objects
     /// and spaces and the end of one, subscriptions, steps of daemons. A handle that ends here
@@ -290,7 +291,7 @@ pub unsafe trait Machine: Sized + Sync {
         Err(SwapError)
     }
 
-    /// Fills the frame, which the caller owns alone, with what was written to the slot last. Several CPUs may
+    /// Fills the frame, which the caller owns alone, with the bytes that were last written to the slot. Several CPUs may
     /// read a slot at a time; nobody writes it meanwhile.
     fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)
@@ -302,7 +303,7 @@ pub unsafe trait Machine: Sized + Sync {
         Filling::Ended(fill, Err(FillError))
     }
 
-    /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of such bytes either version is written, and
+    /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of bytes that change meanwhile either version is written, and
     /// the page is written again. Called outside sections, with no lock of a space or an object held. It may wait for the
     /// storage, but not for anybody who waits for a frame: a caller that was refused a frame writes dirty pages, and others
     /// that were refused wait for it for a while. So it takes no lock that is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See

@@ -88,7 +88,7 @@ const ZEROING: Experiment = Experiment {
     name: "zeroing",
     title: "By which instructions frames are zeroed",
     about: "\
-`auto` is what a calibration of some milliseconds and the program itself choose; the others are forced. `one`: the program writes
+`auto`: a calibration of some milliseconds and the program itself choose. The others are forced. `one`: the program writes
 one byte of each page; `all`: all of it, so that lines that were zeroed past the caches come back. Goals over `stores`: 1.8 times as
 fast, and 0.95.",
     depends: Depends::OnTheCpu,
@@ -231,7 +231,7 @@ const CLEARING: Experiment = Experiment {
     name: "clearing",
     title: "Orders of clearing 2 MiB",
     about: "\
-`converge` is of 2017, `runs` of 2026, `hybrid` ours: it streams what is far from the faulting sub-page past the caches and leaves
+`converge` is of 2017, `runs` of 2026, `hybrid` is ours. It streams the sub-pages far from the faulting one past the caches, and leaves
 that one and eight on each side warm. The rest of the 2 MiB is in memory afterwards, so that a program that writes all of it at once
 is served better by `forward`. Spread: (third quartile - first) / median. `ns a line` is the cost of loads after the clear, at that
 distance from the faulting sub-page.",
@@ -337,7 +337,7 @@ const FRAGMENT: Experiment = Experiment {
     name: "fragment",
     title: "Huge pages wanted where no block is free",
     about: "\
-One frame is kept in each block of 2 MiB. Then a program runs with `enabled=always`, which has nothing huge to give, and with
+One frame is kept in each block of 2 MiB. Then a program runs with `enabled=always`, which finds no huge page, and with
 `never`. Goal: at most 1.10 of the time.",
     depends: Depends::OnTheCpu,
     runs: &[Command { full: "fragment --reps 9", quick: "fragment --size 0.05 --reps 1" }],
