@@ -24,6 +24,8 @@ mod private_file;
 mod private_file_races;
 #[path = "hugetlb/subpool.rs"]
 mod subpool;
+#[path = "hugetlb/surplus.rs"]
+mod surplus;
 #[path = "hugetlb/within.rs"]
 mod within;
 
@@ -153,33 +155,6 @@ fn anonymous_mappings() {
         assert_eq!(free(w), (3, 0), "with the claim to a page that nobody touched");
         let dirty = w.space.mmap(AT, 3 * HUGE, RW, ANON | FIXED).unwrap();
         (0..3).for_each(|i| assert_eq!(bytes(w.space, dirty + i * HUGE), [0; 16], "no old bytes"));
-    });
-}
-
-/// Surplus pages come when they are needed, and go when nobody needs them.
-#[test]
-fn overcommit() {
-    with_pool(1, 1, |w| {
-        w.vm.set_nr_overcommit_hugepages(Order::PMD, 2).unwrap();
-        let shared = object(w, 8);
-        assert_eq!(map(w, AT, 4, &shared, 0, MapFlags::empty()), Err(MmapError::NoHugePages));
-        assert_eq!((counts(w).nr, counts(w).surplus), (1, 0));
-        map(w, AT, 3, &shared, 0, MapFlags::empty()).unwrap();
-        assert_eq!((counts(w).nr, counts(w).surplus, free(w)), (3, 2, (3, 3)));
-        check(w.vm, &[w.space]);
-        touch(w.space, AT).unwrap();
-        shared.discard(512..1536);
-        assert_eq!((counts(w).nr, counts(w).surplus, free(w)), (1, 0, (0, 0)), "those that nobody wants are gone");
-        map(w, AT + 8 * HUGE, 8, &shared, 0, NORESERVE).unwrap();
-        touch(w.space, AT + 9 * HUGE).unwrap();
-        touch(w.space, AT + 10 * HUGE).unwrap();
-        assert_eq!(touch(w.space, AT + 11 * HUGE), Err(FaultError::NoHugePage));
-        assert_eq!((counts(w).nr, counts(w).surplus, free(w)), (3, 2, (0, 0)));
-        pool(w, 2);
-        assert_eq!((counts(w).nr, counts(w).surplus), (3, 1), "a surplus page has become one that stays");
-        pool(w, 1);
-        shared.set_size_bytes(0);
-        w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
     });
 }
 

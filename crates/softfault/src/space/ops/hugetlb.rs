@@ -113,10 +113,9 @@ impl<M: Machine> Vm<M> {
         let id = pool_of(order)?;
         let _resize = lock_word(&self.pool(id).resize, &self.machine);
         let mut pace = Pace::new(&self.machine);
-        // Those that stayed because there were no frames for their descriptors.
-        while self.trim_surplus(id) {
-            pace.step();
-        }
+        // Those that stayed because there were no frames for their descriptors. Others may make more meanwhile, and end them.
+        let nr_surplus = self.hugetlb_counts_of(id).surplus;
+        _ = (0..nr_surplus).inspect(|_| pace.step()).take_while(|_| self.trim_surplus(id)).count();
         while self.with_reclaim(&mut || self.hugetlb_shrink(id, nr))? {
             pace.step();
         }
