@@ -4,6 +4,8 @@
 #[path = "hugetlb/allocate.rs"]
 mod allocate;
 mod common;
+#[path = "hugetlb/demote.rs"]
+mod demote;
 #[path = "hugetlb/descs.rs"]
 mod descs;
 #[path = "hugetlb/entries.rs"]
@@ -22,6 +24,8 @@ mod private;
 mod private_file;
 #[path = "hugetlb/private_file_races.rs"]
 mod private_file_races;
+#[path = "hugetlb/remap_onto.rs"]
+mod remap_onto;
 #[path = "hugetlb/subpool.rs"]
 mod subpool;
 #[path = "hugetlb/surplus.rs"]
