@@ -247,7 +247,6 @@ fn h4_truncate_and_resize_against_faults() {
                 w.vm.set_nr_hugepages(Order::PMD, 2 + i % 3).unwrap();
                 shared.set_size_bytes(2 * HUGE);
                 let now = counts(w);
-                assert!(now.free <= now.nr && now.reserved <= now.free, "{now:?}");
                 // Nobody else sets the size: pages beyond it are surplus, at every moment.
                 assert_eq!(now.nr - now.surplus, 2 + i % 3, "{now:?}");
             }

@@ -138,12 +138,12 @@ impl<M: Machine> Memory<M> {
         self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).soil());
     }
 
-    /// Sums the pages that are free in the pool, as the CPUs have counted. Exact at rest.
-    pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> u64 {
+    /// Sums the pages that are free in the pool, as the CPUs have counted. Exact at rest. Pages that one CPU puts back and another
+    /// takes meanwhile make it any number, also below 0: the checker has to see that.
+    pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> i64 {
         let mut pace = Pace::new(&self.machine);
         let of = |id: usize| self.cpu(CpuId(id as u16)).batches.nr_in_pools[pool as usize].get();
         let nr = (0..self.machine.nr_cpus()).inspect(|_| pace.step()).fold(0, |nr: u64, id| nr.wrapping_add(of(id)));
-        // Pages that one CPU puts back and another takes meanwhile make it any number.
-        (nr as i64).max(0) as u64
+        nr as i64
     }
 }

@@ -185,13 +185,17 @@ impl<M: Machine> Memory<M> {
         self.pool(id).sizes().persistent()
     }
 
+    /// The numbers for programs. They are read one after the other, and one is a sum: so while others change them, the sum may be
+    /// below 0 or above the size, and fewer may seem to be free than are unreserved. What is shown keeps within the bounds that
+    /// programs know. No check is made of these numbers but of the size: the checker, and tests that stop all CPUs, have
+    /// the sum and `unreserved` as they are.
     pub(crate) fn hugetlb_counts_of(&self, id: PoolId) -> HugetlbCounts {
         let pool = self.pool(id);
         // Unreserved first: it is raised after a page is free.
         let unreserved = pool.nr_unreserved();
         let (free, sizes) = (self.nr_free_in_pool(id), pool.sizes());
         let nr = sizes.persistent() + sizes.surplus();
-        let free = free.min(nr);
+        let free = (free.max(0) as u64).min(nr);
         let overcommit = pool.overcommit.load(Ordering::Acquire);
         HugetlbCounts { nr, free, reserved: free.saturating_sub(unreserved), surplus: sizes.surplus(), overcommit }
     }
