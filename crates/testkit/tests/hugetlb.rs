@@ -275,7 +275,8 @@ fn h7_bad_input() {
         bad(w.space.mmap_object(AT, PAGE, RW, SHARED | FIXED, part()), Errno::EINVAL);
         bad(w.space.mmap_object(AT, HUGE, RW, SHARED | FIXED, part().with_offset_bytes(PAGE)), Errno::EINVAL);
         bad(w.space.mmap(0, 0, RW, ANON), Errno::EINVAL);
-        bad(w.space.mmap(0, u64::MAX, RW, ANON), Errno::ENOMEM);
+        bad(w.space.mmap(0, u64::MAX, RW, ANON), Errno::EINVAL);
+        bad(w.space.mmap(0, HUGE.wrapping_neg(), RW, ANON), Errno::ENOMEM);
         bad(w.space.mmap(0, HUGE, RW, ANON | MapFlags::from_linux(20 << 26)), Errno::EINVAL);
         bad(w.space.mmap(0, 2 * HUGE, RW, ANON), Errno::ENOMEM);
         bad(w.space.mmap(0, HUGE, RW, ANON | MapFlags::HUGE_1GB), Errno::ENOMEM);

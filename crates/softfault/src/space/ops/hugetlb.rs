@@ -289,5 +289,6 @@ pub(super) fn huge_len<M: Machine>(machine: &M, addr: u64, len: u64, flags: MapF
     if flags.is_fixed() && !addr.is_multiple_of(bytes) {
         return Err(MmapError::NotHugePages);
     }
-    len.checked_next_multiple_of(bytes).ok_or(MmapError::TooLong)
+    // As on Linux, where such a length becomes 0.
+    len.checked_next_multiple_of(bytes).ok_or(MmapError::ZeroLength)
 }

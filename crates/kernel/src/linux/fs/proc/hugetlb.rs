@@ -41,8 +41,10 @@ const fn knob(name: &'static str, knob: &'static PoolKnob) -> Fixed {
     Fixed { name, what: What::Pool(knob) }
 }
 
-pub(super) const NR_HUGEPAGES: Fixed =
-    knob("nr_hugepages", &PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr });
+static SET_SIZE: PoolKnob = PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr };
+pub(super) const NR_HUGEPAGES: Fixed = knob("nr_hugepages", &SET_SIZE);
+/// Linux takes pages from the nodes of the caller's memory policy: all are on the one node.
+pub(super) const NR_HUGEPAGES_MEMPOLICY: Fixed = knob("nr_hugepages_mempolicy", &SET_SIZE);
 pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = knob("nr_overcommit_hugepages", &SIZES[0].overcommit);
 
 /// What can be set of each pool.
@@ -61,9 +63,10 @@ const fn size(order: Order) -> Size {
 static SIZES: [Size; 2] = [size(Order::PMD), size(Order::PUD)];
 
 /// `hugepages-<n>kB/`.
-const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
+const fn names(order: Order, size: &'static Size) -> [Fixed; 6] {
     [
         knob("nr_hugepages", &size.nr),
+        knob("nr_hugepages_mempolicy", &size.nr),
         knob("nr_overcommit_hugepages", &size.overcommit),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("resv_hugepages", order, |order| mm::huge_counts(order).reserved),
@@ -71,16 +74,17 @@ const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
     ]
 }
 
-static OF_SMALLEST: [Fixed; 5] = names(Order::PMD, &SIZES[0]);
+static OF_SMALLEST: [Fixed; 6] = names(Order::PMD, &SIZES[0]);
 
 /// The knob `demote`, for pages of 1 GiB only: so many of them become pages of 2 MiB, the only smaller size.
 static DEMOTE: PoolKnob =
     PoolKnob { order: Order::PUD, get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
 
-static OF_LARGEST: [Fixed; 7] = {
-    let [nr, overcommit, free, reserved, surplus] = names(Order::PUD, &SIZES[1]);
+static OF_LARGEST: [Fixed; 8] = {
+    let [nr, of_policy, overcommit, free, reserved, surplus] = names(Order::PUD, &SIZES[1]);
+    let demote = Fixed { name: "demote", what: What::Order(&DEMOTE) };
     let demote_size = Fixed { name: "demote_size", what: What::Line("2048kB\n") };
-    [nr, overcommit, free, reserved, surplus, Fixed { name: "demote", what: What::Order(&DEMOTE) }, demote_size]
+    [nr, of_policy, overcommit, free, reserved, surplus, demote, demote_size]
 };
 
 /// `/sys/kernel/mm/hugepages/`.
