@@ -1,14 +1,18 @@
 /* The pools of huge pages: their files, mappings of them, files of memfd_create(2). After hugefiles.h. */
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define HUGE (2 * MIB)
 #define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 #define NR "/proc/sys/vm/nr_hugepages"
+#define GROUP "/proc/sys/vm/hugetlb_shm_group"
 #define OVERCOMMIT "/proc/sys/vm/nr_overcommit_hugepages"
 #define SHARED_HUGE (MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB)
 #define MFD_OF_HUGE 4
@@ -53,6 +57,10 @@ static void pool_files(void) {
     CHECK(strcmp(get(LARGEST "demote_size"), "2048kB") == 0);
     CHECK(set(POOL "nr_hugepages", "3\n") == 0 && pool_is(3, 3, 0, 0));
     CHECK(number_in("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages") == 3);
+    /* One node: what memory policy says makes no difference. */
+    CHECK(mode(NR "_mempolicy") == 0644 && number_in(NR "_mempolicy") == 3 && set(NR "_mempolicy", "4") == 0);
+    CHECK(pool_is(4, 4, 0, 0) && set(POOL "nr_hugepages_mempolicy", "3") == 0 && pool_is(3, 3, 0, 0));
+    CHECK(mode(POOL "nr_hugepages_mempolicy") == 0644 && number_in(POOL "nr_hugepages_mempolicy") == 3);
     CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
 }
 
@@ -162,6 +170,72 @@ static void pool_file(void) {
     CHECK(close(fd) == 0 && close(small) == 0 && pool_is(4, 4, 0, 0));
 }
 
+/* The call itself: a C library may refuse such lengths. */
+static long map_len(long len, int flags, int fd) {
+    return syscall(SYS_mmap, 0, len, PROT_READ, flags, fd, 0);
+}
+
+/* Offsets have 63 bits: what lies beyond is refused, and nothing before it is. */
+static void pool_offsets(void) {
+    const long most = INT64_MAX, last = most - HUGE + 1;
+    int fd = memfd_create("far", MFD_OF_HUGE);
+    char byte = 0;
+    struct stat about;
+    CHECK(ftruncate(fd, most) == -1 && errno == EINVAL && ftruncate(fd, INT64_MIN) == -1 && errno == EINVAL);
+    CHECK(ftruncate(fd, 1L << 43) == 0 && ftruncate(fd, last) == 0 && fstat(fd, &about) == 0 && about.st_size == last);
+    CHECK(pread(fd, &byte, 1, most - 1) == 0 && pread(fd, &byte, 1, most) == -1 && errno == EINVAL);
+    CHECK(pread(fd, &byte, 1, last - 1) == 1 && byte == 0 && pwrite(fd, &byte, 0, 0) == -1 && errno == EINVAL);
+    /* All of it is data, as on Linux. 3 and 4 are SEEK_DATA and SEEK_HOLE. */
+    CHECK(lseek(fd, PAGE, 3) == PAGE && lseek(fd, PAGE, 4) == last && lseek(fd, last, 3) == -1 && errno == ENXIO);
+    CHECK(lseek(fd, most, SEEK_SET) == most && lseek(fd, 1, SEEK_CUR) == -1 && errno == EINVAL && ftruncate(fd, 0) == 0);
+    int kinds[] = {MAP_SHARED, MAP_PRIVATE};
+    for (int i = 0; i < 2; i++) {
+        CHECK(map_huge(fd, 1, kinds[i], last) == MAP_FAILED && errno == EOVERFLOW);
+        CHECK(mmap(0, PAGE, PROT_READ, kinds[i], fd, last) == MAP_FAILED && errno == EOVERFLOW);
+        CHECK(map_huge(fd, 2, kinds[i], last - HUGE) == MAP_FAILED && errno == EOVERFLOW);
+        CHECK(map_huge(fd, 1, kinds[i], INT64_MIN) == MAP_FAILED && errno == EOVERFLOW);
+        CHECK(map_huge(fd, 1, kinds[i], -HUGE) == MAP_FAILED && errno == EOVERFLOW);
+        CHECK(map_len(-1L, kinds[i], fd) == -1 && errno == EINVAL);
+        CHECK(map_len(-HUGE, kinds[i], fd) == -1 && errno == ENOMEM);
+        CHECK(map_huge(fd, 1L << 25, kinds[i], 0) == MAP_FAILED && errno == ENOMEM);
+        CHECK(map_len(-1L, kinds[i] | MAP_ANONYMOUS | MAP_HUGETLB, -1) == -1 && errno == EINVAL);
+        CHECK(map_len(-HUGE, kinds[i] | MAP_ANONYMOUS | MAP_HUGETLB, -1) == -1 && errno == ENOMEM);
+    }
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 0 && pool_is(4, 4, 0, 0));
+    char *p = map_huge(fd, 1, MAP_SHARED, last - HUGE), *q = map_huge(fd, 1, MAP_PRIVATE, last - HUGE);
+    CHECK(p != MAP_FAILED && q != MAP_FAILED && pool_is(4, 4, 2, 0) && fstat(fd, &about) == 0 && about.st_size == last);
+    p[5] = 7;
+    CHECK(q[5] == 7 && pread(fd, &byte, 1, last - HUGE + 5) == 1 && byte == 7 && pool_is(4, 3, 1, 0));
+    CHECK(mremap(p, HUGE, 2 * HUGE, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL);
+    CHECK(fallocate(fd, 0, most, 1) == -1 && errno == EFBIG && fallocate(fd, PUNCH, 1, most) == -1 && errno == EFBIG);
+    CHECK(fallocate(fd, 0, last - 2 * HUGE, HUGE) == 0 && pool_is(4, 2, 1, 0));
+    CHECK(fallocate(fd, PUNCH, 0, most) == 0 && pool_is(4, 4, 1, 0) && munmap(p, HUGE) == 0 && munmap(q, HUGE) == 0);
+    CHECK(close(fd) == 0 && pool_is(4, 4, 0, 0));
+}
+
+/* Who may make a segment of huge pages: who may lock memory, and a group. It is user 1000 of group 1000. */
+static int segment_errno(gid_t further, long pages, int flags) {
+    int result;
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(setgroups(1, &further) == 0 && setgid(1000) == 0 && setuid(1000) == 0);
+        int id = shmget(IPC_PRIVATE, pages * HUGE, IPC_CREAT | SHM_HUGETLB | flags | 0600);
+        _exit(id >= 0 ? shmctl(id, IPC_RMID, 0) : errno);
+    }
+    CHECK(waitpid(pid, &result, 0) == pid && WIFEXITED(result));
+    return WEXITSTATUS(result);
+}
+
+static void pool_segment_group(void) {
+    CHECK(mode(GROUP) == 0644 && strcmp(get(GROUP), "0") == 0);
+    CHECK(segment_errno(5, 1, 0) == EPERM && segment_errno(0, 1, 0) == 0 && segment_errno(5, 1, 22 << LOG_SHIFT) == EINVAL);
+    CHECK(segment_errno(5, 0, 0) == EINVAL && segment_errno(5, 1000, 0) == EPERM && segment_errno(0, 1000, 0) == ENOMEM);
+    CHECK(set(GROUP, "5") == 0 && segment_errno(5, 1, 0) == 0 && segment_errno(0, 1, 0) == EPERM);
+    CHECK(set(GROUP, "1000") == 0 && segment_errno(5, 1, 0) == 0);
+    CHECK(set(GROUP, "-1") == 0 && strcmp(get(GROUP), "-1") == 0 && segment_errno(0, 1, 0) == EPERM);
+    CHECK(set(GROUP, "2147483648") == EINVAL && set(GROUP, "x") == EINVAL && set(GROUP, "0") == 0 && pool_is(4, 4, 0, 0));
+}
+
 /* A segment of System V: its pages are promised when it is made. */
 static void pool_segment(void) {
     CHECK(shmget(IPC_PRIVATE, 5 * HUGE, IPC_CREAT | SHM_HUGETLB | 0600) == -1 && errno == ENOMEM);
@@ -187,6 +261,8 @@ static void pools(const char *first) {
     pool_mappings();
     pool_private();
     pool_file();
+    pool_offsets();
     pool_segment();
+    pool_segment_group();
     CHECK(set(NR, first) == 0 && pool_is(atol(first), atol(first), 0, 0));
 }

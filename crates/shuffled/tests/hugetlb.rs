@@ -220,19 +220,27 @@ fn surplus_pages_go_in_any_order() {
     });
 }
 
-/// A surplus page is wanted, and there is no memory for one, while the page of the pool is put back: the pool keeps it.
+/// A surplus page is wanted, and memory for one goes after the look for it, while the page of the pool is put back: the pool keeps it.
 #[test]
 fn a_page_comes_back_while_no_surplus_page_comes() {
     shuffled(300, || {
-        let (vm, space, object) = world(2, MapFlags::NORESERVE);
-        touch(vm, space).unwrap();
+        let vm = vm(2, 1536, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        let [object, other] = [(); 2].map(|()| -> &Object {
+            let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+            object.reserve(0..512).unwrap();
+            object.discard(0..512);
+            object
+        });
+        object.write(0, b"x").unwrap();
         vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
-        let other: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        vm.fail_runs(Some(Order::PMD));
         let reserve = move || _ = other.reserve(0..512);
         run(2, vec![Box::new(reserve), Box::new(move || object.discard(0..512))]);
+        vm.fail_runs(None);
         other.discard(0..512);
         assert_eq!(free(vm), (1, 1, 0));
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
     });
 }
 

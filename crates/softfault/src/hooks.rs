@@ -13,6 +13,7 @@
 //! | [`fail_allocation`](Vm::fail_allocation) | refusals at each place that allocates |
 //! | [`pretend_mappings`](Vm::pretend_mappings) | what happens at the limit of mappings |
 //! | [`spend_reserve`](Vm::spend_reserve) | what a reaction to pressure takes |
+//! | [`hugetlb_counts_as_they_are`](Vm::hugetlb_counts_as_they_are) | what pools of huge pages count at a moment |
 //! | [`split_folio`](Vm::split_folio) | a split at any moment |
 //! | [`drop_clean`](Vm::drop_clean) | a drop of clean folios at any moment |
 //! | [`rmap_anon`](Vm::rmap_anon) | the reverse map, compared with the tables |
@@ -35,6 +36,7 @@ mod dirty;
 mod drop_clean;
 mod inject;
 mod object;
+mod pools;
 mod pretend;
 mod reserve;
 mod rmap;

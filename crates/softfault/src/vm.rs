@@ -74,6 +74,7 @@ impl<M: Machine> Vm<M> {
             freeze: Word::new(0),
             is_low: Word::new(0),
             pools: [const { Pool::new() }; 2],
+            gathering: Word::new(0),
             watch: Watch::new(&marks),
             reserve,
             ages: Ages::new(),

@@ -3,6 +3,7 @@
 
 use crate::linux::errno::{self, Errno};
 use crate::port::mm;
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A number with its bounds.
@@ -11,21 +12,33 @@ pub struct Knob {
     most: u64,
     /// Can be set.
     pub is_writable: bool,
+    /// It is an `int`, which may be below 0: the lower half of the value.
+    is_int: bool,
     /// Further effects of setting it.
     apply: fn(u64),
 }
 
 /// One that cannot be set.
 pub const fn fixed(value: u64) -> Knob {
-    Knob { value: AtomicU64::new(value), most: value, is_writable: false, apply: |_| () }
+    Knob { value: AtomicU64::new(value), most: value, is_writable: false, is_int: false, apply: |_| () }
 }
 
 const fn settable(value: u64, most: u64) -> Knob {
-    Knob { value: AtomicU64::new(value), most, is_writable: true, apply: |_| () }
+    Knob { value: AtomicU64::new(value), most, is_writable: true, is_int: false, apply: |_| () }
 }
 
 const fn applied(value: u64, most: u64, apply: fn(u64)) -> Knob {
     Knob { apply, ..settable(value, most) }
+}
+
+const fn int(value: i32) -> Knob {
+    Knob { is_int: true, ..settable(value as u32 as u64, u32::MAX as u64) }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_int { write!(f, "{}", self.get() as i32) } else { write!(f, "{}", self.get()) }
+    }
 }
 
 impl Knob {
@@ -41,7 +54,10 @@ pub fn set(knob: &Knob, text: &[u8]) -> errno::Result<()> {
         return Err(Errno::EACCES);
     }
     let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-    let value: u64 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+    let text = text.trim();
+    let value =
+        if knob.is_int { text.parse::<i32>().map(|value| u64::from(value as u32)) } else { text.parse::<u64>() };
+    let value = value.map_err(|_| Errno::EINVAL)?;
     if value > knob.most {
         return Err(Errno::EINVAL);
     }
@@ -57,6 +73,8 @@ pub static OVERCOMMIT_KBYTES: Knob = settable(0, u64::MAX);
 pub static MAX_MAP_COUNT: Knob = applied(65_530, i32::MAX as u64, |nr| mm::vm().set_max_map_count(nr));
 pub static DROP_CACHES: Knob = settable(0, 4);
 pub static SWAPPINESS: Knob = settable(60, 200);
+/// The group that may make segments of huge pages without `CAP_IPC_LOCK`. Below 0 it is nobody's.
+pub static HUGETLB_SHM_GROUP: Knob = int(0);
 pub static MMAP_MIN_ADDR: Knob = settable(65_536, u64::MAX);
 pub static PANIC_ON_OOM: Knob = settable(0, 2);
 pub static OOM_KILL_ALLOCATING_TASK: Knob = settable(1, 1);

@@ -149,17 +149,22 @@ pub fn of_object(id: softfault::ObjectId) -> Option<Arc<Segment>> {
     TABLE.lock().iter().filter_map(|slot| slot.segment.as_ref()).find(|s| s.object.id() == id).cloned()
 }
 
-/// Which pages a segment of huge pages has, and whether they are reserved when it is made.
+/// Which pages a segment of huge pages has, whether they are reserved when it is made, and whether its maker may have them.
 #[derive(Clone, Copy)]
 pub struct Huge {
     /// Their size.
     pub order: Order,
     /// Not with SHM_NORESERVE.
     pub is_reserved: bool,
+    /// It has `CAP_IPC_LOCK`, or is of the group that may.
+    pub is_allowed: bool,
 }
 
 impl Huge {
     fn object(self, nr_pages: u64) -> errno::Result<Object> {
+        if !self.is_allowed {
+            return Err(Errno::EPERM);
+        }
         let object = mm::new_huge_object(nr_pages * 4096, self.order).map_err(|error| error.errno())?;
         if self.is_reserved {
             object.reserve(0..nr_pages).map_err(|error| error.errno())?;

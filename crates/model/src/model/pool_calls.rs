@@ -64,7 +64,7 @@ impl Model {
         if flags & MAP_TYPE == MAP_PRIVATE && flags & MAP_GROWSDOWN != 0 || fixed && !addr.is_multiple_of(HUGE) {
             return Ok(EINVAL);
         }
-        let Some(len) = len.checked_next_multiple_of(HUGE) else { return Ok(ENOMEM) };
+        let Some(len) = len.checked_next_multiple_of(HUGE) else { return Ok(EINVAL) };
         let shows = Shows::Private(self.new_piece());
         self.map_pool(who, [addr, len, prot, flags, landing], (shows, 0))
     }

@@ -47,7 +47,7 @@ impl<M: Machine> Vm<M> {
         }
         let counts = self.hugetlb_counts_of(pool);
         Counter::HugePages.check(counts.nr, nr)?;
-        Counter::FreeHugePages.check(self.nr_free_in_pool(pool), nr_free)?;
+        Counter::FreeHugePages.check(self.nr_free_in_pool(pool) as u64, nr_free)?;
         let of_subpools: u64 = self
             .subpools()
             .map(|id| self.subpool(id))

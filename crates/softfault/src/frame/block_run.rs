@@ -52,6 +52,36 @@ impl<M: Machine> Memory<M> {
         None
     }
 
+    /// Whether so many folios of whole blocks, of 2 MiB or 1 GiB, seem to be free. Takes none. Lays out more memory if there are
+    /// fewer.
+    pub(super) fn seems_to_have(&self, order: Order, nr: u64) -> bool {
+        if nr > self.frames.blocks.nr() {
+            return false;
+        }
+        loop {
+            if self.nr_whole(order, nr as usize) == nr as usize {
+                return true;
+            }
+            if !self.next_section() {
+                return false;
+            }
+        }
+    }
+
+    /// Counts them, up to `most`.
+    fn nr_whole(&self, order: Order, most: usize) -> usize {
+        let blocks = &self.frames.blocks;
+        let mut pace = Pace::new(&self.machine);
+        if order == Order::PMD {
+            let whole = blocks.offering(Kind::Empty, blocks.names(), BlockId(0));
+            return { whole }.inspect(|_| pace.step()).take(most).count();
+        }
+        let of = |run: u32| BlockRange { start: BlockId(run * NR_BLOCKS), end: BlockId((run + 1) * NR_BLOCKS) };
+        let runs = 0..blocks.nr() as u32 / NR_BLOCKS;
+        let is_whole = |run: &u32| blocks.summary.have_all(Kind::Whole, &of(*run));
+        { runs }.inspect(|_| pace.step()).filter(is_whole).take(most).count()
+    }
+
     /// The first GiB from number `next` on that may be whole: it is, or blocks before it are all that is free.
     fn next_whole_run(&self, next: u32, nr_runs: u32) -> Option<u32> {
         let summary = &self.frames.blocks.summary;

@@ -56,3 +56,23 @@ fn a_gib_that_is_lost_goes_back() {
     check(&vm);
     assert_eq!(vm.claim_blocks(64), Some(Pfn(GIB as u32)));
 }
+
+/// A look that takes nothing says how many folios of whole blocks there are.
+#[test]
+fn a_look_counts_what_is_whole() {
+    let vm = vm_of_gibs(3);
+    let nr_free = vm.frames.nr_free_in_blocks();
+    // The first GiB has the core's own frames.
+    assert!(vm.seems_to_have(Order::PUD, 2) && !vm.seems_to_have(Order::PUD, 3));
+    let nr = (0..).find(|nr| !vm.seems_to_have(Order::PMD, *nr)).unwrap() - 1;
+    assert!((2 * 512..3 * 512).contains(&nr), "{nr}");
+    let b = BlockId(2 * NR_BLOCKS + 7);
+    assert!(vm.claim_whole(b).is_some());
+    assert!(vm.seems_to_have(Order::PUD, 1) && !vm.seems_to_have(Order::PUD, 2));
+    assert!(vm.seems_to_have(Order::PMD, nr - 1) && !vm.seems_to_have(Order::PMD, nr));
+    assert!(!vm.seems_to_have(Order::PMD, u64::MAX));
+    vm.frames.folio(b.first_frame()).state.set(0);
+    vm.release_run(b.first_frame(), BLOCK_FRAMES, Content::Zero);
+    assert_eq!(vm.frames.nr_free_in_blocks(), nr_free);
+    check(&vm);
+}

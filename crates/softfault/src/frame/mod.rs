@@ -64,6 +64,8 @@ mod out_of_frames;
 mod pool;
 mod pool_counts;
 mod pool_page;
+mod pool_surplus;
+mod pool_words;
 mod refill;
 mod release;
 mod reserve;
@@ -117,8 +119,8 @@ pub(crate) use mem_sections::{BlockPieces, DescCursor, Descs};
 pub use out_of_frames::OutOfFrames;
 pub(crate) use pool::PoolId;
 pub use pool_counts::HugetlbCounts;
-pub(crate) use pool_counts::{Claim, Pool};
 pub(crate) use pool_page::{NoCopy, NoShare};
+pub(crate) use pool_words::{Claim, Pool};
 pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
@@ -204,6 +206,8 @@ pub struct Frames {
     pub(crate) is_low: Word,
     /// Pools of huge pages, by [`PoolId`].
     pub(crate) pools: [Pool; 2],
+    /// Held by the reservation that takes surplus pages from free memory, for either pool. Spins.
+    pub(crate) gathering: Word,
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
     pub(crate) ages: Ages,

@@ -64,19 +64,19 @@ impl Frames {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Claims memory for a page of the pool, which the caller owns then: in the home blocks of a CPU, if it is to lie there, else
-    /// anywhere. Waits as for one frame.
-    pub(crate) fn pool_bring(&self, pool: PoolId, cpu: Option<usize>) -> Result<Pfn, OutOfFrames> {
-        let home = cpu.filter(|_| pool == PoolId::Of2M).map(|id| self.cpus.at(id).home_range());
-        let at_home = home.and_then(|home| self.obtain_block_to_fill_in(home).ok());
-        let (first, _held) = at_home.map_or_else(|| self.obtain_folio_to_fill(pool.order()), Ok)?;
+    /// Claims memory for a page of the pool, which the caller owns then. Waits as for one frame.
+    pub(crate) fn pool_bring(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
+        let (first, _held) = self.obtain_folio_to_fill(pool.order())?;
         self.join_pool(pool, first);
         Ok(first)
     }
 
-    /// Does the same without a wait, for callers that hold frames.
-    pub(crate) fn pool_bring_if_found(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
-        let (first, _held) = self.obtain_folio_to_fill_if_found(pool.order())?;
+    /// Does the same without a wait, for callers that hold frames: in the home blocks of a CPU, if it is to lie there, else
+    /// anywhere.
+    pub(crate) fn pool_bring_if_found(&self, pool: PoolId, cpu: Option<usize>) -> Result<Pfn, OutOfFrames> {
+        let home = cpu.filter(|_| pool == PoolId::Of2M).map(|id| self.cpus.at(id).home_range());
+        let at_home = home.and_then(|home| self.obtain_block_to_fill_in(home).ok());
+        let (first, _held) = at_home.map_or_else(|| self.obtain_folio_to_fill_if_found(pool.order()), Ok)?;
         self.join_pool(pool, first);
         Ok(first)
     }
@@ -138,12 +138,12 @@ impl<M: Machine> Memory<M> {
         self.for_each_block(first, pool.order(), &mut |b| self.frames.blocks.at(b).soil());
     }
 
-    /// Sums the pages that are free in the pool, as the CPUs have counted. Exact at rest.
-    pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> u64 {
+    /// Sums the pages that are free in the pool, as the CPUs have counted. Exact at rest. Pages that one CPU puts back and another
+    /// takes meanwhile make it any number, also below 0: the checker has to see that.
+    pub(crate) fn nr_free_in_pool(&self, pool: PoolId) -> i64 {
         let mut pace = Pace::new(&self.machine);
         let of = |id: usize| self.cpu(CpuId(id as u16)).batches.nr_in_pools[pool as usize].get();
         let nr = (0..self.machine.nr_cpus()).inspect(|_| pace.step()).fold(0, |nr: u64, id| nr.wrapping_add(of(id)));
-        // Pages that one CPU puts back and another takes meanwhile make it any number.
-        (nr as i64).max(0) as u64
+        nr as i64
     }
 }

@@ -1,4 +1,4 @@
-//! The counts of the pools of huge pages: pages, and claims to them.
+//! The counts of the pools of huge pages: pages, and claims to them. `pool_surplus.rs` has the pages beyond a pool's size.
 //!
 //! ```text
 //! reserve     unreserved -= n, or pages come from free memory as surplus, or refused
@@ -24,95 +24,12 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::pool_words::SURPLUS_ONE;
 use super::{FrameList, Memory, OutOfFrames, PoolId};
-use crate::account::Event;
 use crate::addr::{BlockId, Pfn};
 use crate::machine::Machine;
 use crate::policy::homes;
-use crate::sync::{self, Ordering, Word};
-
-const SURPLUS_SHIFT: u32 = 32;
-const SURPLUS_ONE: u64 = 1 << SURPLUS_SHIFT;
-
-/// The words of one pool, in a line of their own.
-#[repr(C, align(64))]
-pub(crate) struct Pool {
-    /// Persistent pages, 0..32; surplus pages, 32..64.
-    sizes: Word,
-    /// Free pages without a claim.
-    unreserved: Word,
-    /// Limit of surplus pages.
-    overcommit: Word,
-    /// Held during a change of size. Sleeps.
-    pub(crate) resize: Word,
-}
-
-impl Pool {
-    pub(crate) const fn new() -> Pool {
-        let [sizes, unreserved, overcommit, resize] = [const { Word::new(0) }; 4];
-        Pool { sizes, unreserved, overcommit, resize }
-    }
-
-    fn sizes(&self) -> Sizes {
-        Sizes(self.sizes.load(Ordering::Acquire))
-    }
-
-    /// Changes both numbers, unless `f` finds nothing to change.
-    fn change(&self, f: impl Fn(Sizes) -> Option<u64>) -> bool {
-        let mut seen = self.sizes();
-        while let Some(to) = f(seen) {
-            match self.sizes.compare_exchange(seen.0, to, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => seen = Sizes(now),
-            }
-        }
-        false
-    }
-
-    fn try_reserve(&self, nr: u64) -> bool {
-        let mut seen = self.unreserved.load(Ordering::Acquire);
-        while seen >= nr {
-            match self.unreserved.compare_exchange(seen, seen - nr, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
-    /// Returns the word of free pages without a claim. For the checker.
-    pub(crate) fn nr_unreserved(&self) -> u64 {
-        self.unreserved.load(Ordering::Acquire)
-    }
-
-    fn lose_surplus(&self) -> bool {
-        self.change(|seen| (seen.surplus() > 0).then(|| seen.0 - SURPLUS_ONE))
-    }
-}
-
-/// The first word of a pool, taken apart.
-#[derive(Clone, Copy)]
-struct Sizes(u64);
-
-impl Sizes {
-    fn persistent(self) -> u64 {
-        self.0 & (SURPLUS_ONE - 1)
-    }
-    fn surplus(self) -> u64 {
-        self.0 >> SURPLUS_SHIFT
-    }
-}
-
-/// Whether the caller has a claim to a page of the pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Claim {
-    Reserved,
-    Nothing,
-}
-
-/// The pool has no page to give.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NoHugePages;
+use crate::sync::{self, Ordering};
 
 /// The counters of a pool of huge pages, as in `/sys/kernel/mm/hugepages` of Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,87 +58,15 @@ impl<M: Machine> Memory<M> {
         self.pool_of(first).expect("I57: a page stays in its pool while it is used")
     }
 
-    pub(crate) fn pool(&self, pool: PoolId) -> &Pool {
-        &self.frames.pools[pool as usize]
-    }
-
-    /// Claims so many pages, all or none. Takes surplus pages from free memory if that is allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`NoHugePages`]; nothing has changed.
-    pub(crate) fn hugetlb_reserve(&self, id: PoolId, nr: u64) -> Result<(), NoHugePages> {
-        let pool = self.pool(id);
-        let mut nr_brought = 0;
-        while !pool.try_reserve(nr) {
-            let most = pool.overcommit.load(Ordering::Acquire);
-            let room = most.saturating_sub(pool.sizes().surplus());
-            if nr > pool.nr_unreserved().saturating_add(room) || self.bring_surplus(id, most).is_err() {
-                (0..nr_brought).for_each(|_| _ = self.trim_surplus(id));
-                return Err(NoHugePages);
-            }
-            nr_brought += 1;
-        }
-        Ok(())
-    }
-
-    /// Adds a surplus page, free and unreserved. The page comes before its count: a count of a page that does not come would
-    /// be taken for one that is there, by a page that is put back, or by a pool that grows.
-    fn bring_surplus(&self, id: PoolId, most: u64) -> Result<(), NoHugePages> {
-        let found = self.pool_bring_if_found(id);
-        self.count(if found.is_ok() { Event::HtlbBuddyAllocSuccess } else { Event::HtlbBuddyAllocFail }, 1);
-        let first = found.map_err(|_| NoHugePages)?;
-        if !self.pool(id).change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE)) {
-            let is_gone = self.pool_release(id, first);
-            debug_assert!(is_gone.is_ok(), "it has its descriptors");
-            return Err(NoHugePages);
-        }
-        self.add_free(id, first);
-        Ok(())
-    }
-
-    fn add_free(&self, id: PoolId, first: Pfn) {
-        self.pool_put(id, first);
-        self.pool(id).unreserved.fetch_add(1, Ordering::AcqRel);
-    }
-
     /// Ends claims: their pages are unreserved.
     pub(crate) fn hugetlb_unreserve(&self, id: PoolId, nr: u64) {
         if nr > 0 {
             self.pool(id).unreserved.fetch_add(nr, Ordering::AcqRel);
             // Before the look for surplus pages: a CPU that makes one looks for free pages afterwards.
             sync::fence();
-            let nr_surplus = self.pool(id).sizes().surplus().min(nr);
+            let nr_surplus = self.pool(id).nr_surplus().min(nr);
             (0..nr_surplus).for_each(|_| _ = self.trim_surplus(id));
         }
-    }
-
-    /// Returns a free surplus page without a claim to free memory, if there is one. The count comes first: no caller may be
-    /// refused a page that is about to stay.
-    pub(crate) fn trim_surplus(&self, id: PoolId) -> bool {
-        let pool = self.pool(id);
-        while pool.lose_surplus() {
-            let claimed = pool.try_reserve(1);
-            if claimed && self.release_surplus(id, self.pool_take(id)) {
-                return true;
-            }
-            pool.sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
-            // A CPU that has made a page unreserved meanwhile has perhaps seen no surplus.
-            sync::fence();
-            if claimed || pool.nr_unreserved() == 0 {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Returns a page that the caller owns, and that is not counted, to free memory, or else to the pool.
-    fn release_surplus(&self, id: PoolId, first: Pfn) -> bool {
-        let is_gone = self.pool_release(id, first).is_ok();
-        if !is_gone {
-            self.add_free(id, first);
-        }
-        is_gone
     }
 
     /// Returns a page that is not used any more, and to which there is no claim.
@@ -233,7 +78,7 @@ impl<M: Machine> Memory<M> {
             sync::fence();
             self.trim_surplus(id);
         } else if !self.release_surplus(id, first) {
-            self.pool(id).sizes.fetch_add(SURPLUS_ONE, Ordering::AcqRel);
+            self.pool(id).regain_surplus();
         }
     }
 
@@ -244,11 +89,23 @@ impl<M: Machine> Memory<M> {
         if pool.sizes().persistent() >= nr {
             return Ok(false);
         }
-        if pool.change(|seen| (seen.surplus() > 0).then(|| seen.0 - SURPLUS_ONE + 1)) {
+        let gathering = self.gathering();
+        if pool.keep_surplus() {
             return Ok(true);
         }
         let cpu = homes::of_pool_page(pool.sizes().persistent(), nr, self.cpus.len() as u64);
-        let first = self.pool_bring(id, cpu)?;
+        let (first, _gathering) = match self.pool_bring_if_found(id, cpu) {
+            Ok(first) => (first, Some(gathering)),
+            Err(_) => {
+                drop(gathering);
+                match self.pool_bring(id) {
+                    Ok(first) => (first, None),
+                    // A reservation may have taken the last one meanwhile.
+                    Err(_) if pool.keep_surplus() => return Ok(true),
+                    Err(refused) => return Err(refused),
+                }
+            }
+        };
         self.drop_tail_descs_into(first, id.order(), former);
         pool.sizes.fetch_add(1, Ordering::AcqRel);
         self.add_free(id, first);
@@ -262,7 +119,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// There are no frames for the descriptors of its tails; page and counts are as they were.
     pub(crate) fn hugetlb_shrink(&self, id: PoolId, nr: u64) -> Result<bool, OutOfFrames> {
-        let pool = self.pool(id);
+        let (pool, _gathering) = (self.pool(id), self.gathering());
         if pool.sizes().persistent() <= nr {
             return Ok(false);
         }
@@ -271,7 +128,7 @@ impl<M: Machine> Memory<M> {
             // A page that was put back meanwhile stays otherwise, surplus and free.
             sync::fence();
             if pool.nr_unreserved() > 0 {
-                self.trim_surplus(id);
+                self.trim(id);
             }
             return Ok(is_less);
         }
@@ -292,7 +149,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// There are no frames for the descriptors of 511 pages; page and counts are as they were.
     pub(crate) fn hugetlb_demote(&self) -> Result<bool, OutOfFrames> {
-        let (from, to) = (PoolId::Of1G, PoolId::Of2M);
+        let (from, to, _gathering) = (PoolId::Of1G, PoolId::Of2M, self.gathering());
         if self.pool(from).sizes().persistent() == 0 || !self.pool(from).try_reserve(1) {
             return Ok(false);
         }
@@ -328,13 +185,17 @@ impl<M: Machine> Memory<M> {
         self.pool(id).sizes().persistent()
     }
 
+    /// The numbers for programs. They are read one after the other, and one is a sum: so while others change them, the sum may be
+    /// below 0 or above the size, and fewer may seem to be free than are unreserved. What is shown keeps within the bounds that
+    /// programs know. No check is made of these numbers but of the size: the checker, and tests that stop all CPUs, have
+    /// the sum and `unreserved` as they are.
     pub(crate) fn hugetlb_counts_of(&self, id: PoolId) -> HugetlbCounts {
         let pool = self.pool(id);
         // Unreserved first: it is raised after a page is free.
         let unreserved = pool.nr_unreserved();
         let (free, sizes) = (self.nr_free_in_pool(id), pool.sizes());
         let nr = sizes.persistent() + sizes.surplus();
-        let free = free.min(nr);
+        let free = (free.max(0) as u64).min(nr);
         let overcommit = pool.overcommit.load(Ordering::Acquire);
         HugetlbCounts { nr, free, reserved: free.saturating_sub(unreserved), surplus: sizes.surplus(), overcommit }
     }

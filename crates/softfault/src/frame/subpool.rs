@@ -20,7 +20,7 @@
 //!
 //! Locks on entry: none, no section. `getting` is taken last, with words of missing pages claimed.
 
-use super::pool_counts::{Claim, NoHugePages};
+use super::pool_words::{Claim, NoHugePages};
 use super::{Fill, FrameKind, Memory, MetaUse, OutOfFrames, PoolId, Source};
 use crate::addr::{OptPfn, Pfn};
 use crate::lock::{self, Spin};

@@ -18,8 +18,9 @@ use softfault::{ObjectId, Order};
 
 /// Bytes that are moved at a time.
 const PAGE_BYTES: u64 = 4096;
-/// Largest file.
-pub const MAX_SIZE_BYTES: u64 = 1 << 43;
+/// Largest file: what an offset can express. As Linux has it for tmpfs and hugetlbfs; objects of the memory subsystem are no larger.
+pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
+const _: () = assert!(MAX_SIZE_BYTES == mm::Object::MAX_BYTES);
 
 #[derive(Clone)]
 enum Bytes {
@@ -107,13 +108,17 @@ impl Content {
         }
     }
     /// The first offset from `from` on that holds data, or the first that holds
-    /// none; the end is a hole. Nothing behind the last data.
+    /// none; the end is a hole. Nothing behind the last data. All of the archive is data, and, as on Linux, all of a file
+    /// of hugetlbfs.
     pub fn seek(&self, from: u64, data: bool) -> Option<u64> {
         let size = self.size_bytes();
         if from >= size {
             return None;
         }
-        let Bytes::Object(object) = self.bytes() else { return Some(if data { from } else { size }) };
+        let object = match self.bytes() {
+            Bytes::Object(object) if self.huge.is_none() => object,
+            _ => return Some(if data { from } else { size }),
+        };
         let pages = from / PAGE_BYTES..size.div_ceil(PAGE_BYTES);
         let page = match data {
             true => object.next_resident(pages)?,
@@ -228,7 +233,8 @@ impl Writer<'_> {
     /// to stay: then only those below it. Pages that came before one is refused stay.
     pub fn allocate(&self, start: u64, end: u64, keep_size: bool) -> errno::Result<()> {
         let (object, page) = (self.object()?, self.content.page_bytes());
-        let end = end.next_multiple_of(page);
+        // Less than a page is left at the end of all offsets: no file has it.
+        let end = end.checked_next_multiple_of(page).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
         let before = object.size_bytes();
         if end > before && !keep_size {
             object.set_size_bytes(end);

@@ -152,7 +152,7 @@ impl Generate for &'static Fixed {
         let written = match &self.what {
             What::File(write) => write(buffer),
             What::Line(text) => buffer.write_str(text),
-            What::Knob(knob) => writeln!(buffer, "{}", knob.get()),
+            What::Knob(knob) => writeln!(buffer, "{knob}"),
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
             What::Pool(knob) => writeln!(buffer, "{}", knob.get()),

@@ -16,8 +16,10 @@ fn set_overcommit(order: Order, nr: u64) -> Result<(), HugetlbError> {
     mm::vm().set_nr_overcommit_hugepages(order, nr)
 }
 
-pub(super) const NR_HUGEPAGES: Fixed =
-    pool("nr_hugepages", &PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr });
+static SET_SIZE: PoolKnob = PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr };
+pub(super) const NR_HUGEPAGES: Fixed = pool("nr_hugepages", &SET_SIZE);
+/// Linux takes pages from the nodes of the caller's memory policy: all are on the one node.
+pub(super) const NR_HUGEPAGES_MEMPOLICY: Fixed = pool("nr_hugepages_mempolicy", &SET_SIZE);
 pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = pool("nr_overcommit_hugepages", &SIZES[0].overcommit);
 
 /// The knobs of a pool.
@@ -36,9 +38,10 @@ const fn size(order: Order) -> Size {
 static SIZES: [Size; 2] = [size(Order::PMD), size(Order::PUD)];
 
 /// `hugepages-<n>kB/`.
-const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
+const fn names(order: Order, size: &'static Size) -> [Fixed; 6] {
     [
         pool("nr_hugepages", &size.nr),
+        pool("nr_hugepages_mempolicy", &size.nr),
         pool("nr_overcommit_hugepages", &size.overcommit),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("resv_hugepages", order, |order| mm::huge_counts(order).reserved),
@@ -46,16 +49,17 @@ const fn names(order: Order, size: &'static Size) -> [Fixed; 5] {
     ]
 }
 
-static OF_SMALLEST: [Fixed; 5] = names(Order::PMD, &SIZES[0]);
+static OF_SMALLEST: [Fixed; 6] = names(Order::PMD, &SIZES[0]);
 
 /// The knob `demote`, for pages of 1 GiB only: so many of them become pages of 2 MiB, the only smaller size.
 static DEMOTE: PoolKnob =
     PoolKnob { order: Order::PUD, get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
 
-static OF_LARGEST: [Fixed; 7] = {
-    let [nr, overcommit, free, reserved, surplus] = names(Order::PUD, &SIZES[1]);
+static OF_LARGEST: [Fixed; 8] = {
+    let [nr, of_policy, overcommit, free, reserved, surplus] = names(Order::PUD, &SIZES[1]);
+    let demote = Fixed { name: "demote", what: What::Order(&DEMOTE) };
     let demote_size = Fixed { name: "demote_size", what: What::Line("2048kB\n") };
-    [nr, overcommit, free, reserved, surplus, Fixed { name: "demote", what: What::Order(&DEMOTE) }, demote_size]
+    [nr, of_policy, overcommit, free, reserved, surplus, demote, demote_size]
 };
 
 /// `/sys/kernel/mm/hugepages/`.

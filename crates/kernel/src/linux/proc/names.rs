@@ -39,13 +39,15 @@ static PROC_NAMES: [Fixed; 17] = [
     dir("sys", &[dir("vm", &VM), dir("kernel", &KERNEL), dir("fs", &FS)]),
 ];
 
-static VM: [Fixed; 15] = [
+static VM: [Fixed; 17] = [
     knob("overcommit_memory", &knobs::OVERCOMMIT_MEMORY),
     knob("overcommit_ratio", &knobs::OVERCOMMIT_RATIO),
     knob("overcommit_kbytes", &knobs::OVERCOMMIT_KBYTES),
     knob("max_map_count", &knobs::MAX_MAP_COUNT),
     hugetlb::NR_HUGEPAGES,
+    hugetlb::NR_HUGEPAGES_MEMPOLICY,
     hugetlb::NR_OVERCOMMIT_HUGEPAGES,
+    knob("hugetlb_shm_group", &knobs::HUGETLB_SHM_GROUP),
     knob("drop_caches", &knobs::DROP_CACHES),
     knob("swappiness", &knobs::SWAPPINESS),
     file("min_free_kbytes", system::min_free_kbytes),

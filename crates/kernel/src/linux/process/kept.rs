@@ -1,4 +1,5 @@
-//! Values that a process stores and shows without effect: further groups (setgroups(2)), a nice value (setpriority(2)), a
+//! Values that a process stores and shows without effect: further groups (setgroups(2)), but for who may make segments of
+//! huge pages, a nice value (setpriority(2)), a
 //! scheduling policy (sched_setscheduler(2)), a personality (personality(2)), and that no program gives it new
 //! capabilities (prctl(2)). As the identity it is the process's, not each thread's.
 

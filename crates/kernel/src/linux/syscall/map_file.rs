@@ -43,6 +43,8 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let huge = matches!(open.kind, Kind::File).then(|| open.inode.content()).transpose()?;
     let huge = huge.filter(|content| content.huge_order().is_some());
+    // Of a file of huge pages as many as are touched. As on Linux, a length that is too large for that becomes 0.
+    let len = huge.map_or(Some(len), |content| len.checked_next_multiple_of(content.page_bytes())).unwrap_or(0);
     if flags.contains(MapFlags::HUGETLB) && huge.is_none() || len == 0 {
         return Err(Errno::EINVAL);
     }
@@ -66,9 +68,8 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let kind = if is_shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
     let flags = (flags - MapFlags::TYPE) | kind;
-    // Of a file of huge pages as many as are touched; the flag says nothing more then.
-    let page_bytes = huge.map_or(1, |content| content.page_bytes());
-    let (flags, len) = (flags - MapFlags::HUGETLB, len.next_multiple_of(page_bytes));
+    // Of a file of huge pages the flag says nothing more.
+    let flags = flags - MapFlags::HUGETLB;
     let asked = &Asked { flags, len, ..*asked };
     match open.kind {
         Kind::Zero | Kind::File if flags.contains(MapFlags::GROWSDOWN) => Err(Errno::EINVAL),

@@ -1,8 +1,9 @@
-//! shmget(2), shmat(2), shmdt(2), shmctl(2), with the rights of sysvipc(7). Of groups only the effective one counts.
+//! shmget(2), shmat(2), shmdt(2), shmctl(2), with the rights of sysvipc(7). Of groups only the effective one counts, but for
+//! who may have huge pages.
 
 use super::call::{Call, to_errno};
 use crate::linux::errno::{self, Errno};
-use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::knobs::{HUGETLB_SHM_GROUP, SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
 use crate::linux::shm::{self, Huge, Maker, Meta, Segment};
 use crate::port::mailbox;
@@ -90,7 +91,7 @@ pub fn shmget(call: &mut Call) -> errno::Result {
         }
         let who = identity(call);
         let maker = Maker { pid: call.process.pid, owner: [who.users.effective, who.groups.effective] };
-        match shm::create(key, size_bytes, flags & 0o777, &maker, huge(flags)?) {
+        match shm::create(key, size_bytes, flags & 0o777, &maker, huge(call, flags)?) {
             // Somebody else made it meanwhile.
             Err(Errno::EEXIST) => {}
             made => return made.map(|segment| segment.id.into()),
@@ -99,12 +100,19 @@ pub fn shmget(call: &mut Call) -> errno::Result {
 }
 
 /// The huge pages that are asked for.
-fn huge(flags: u32) -> errno::Result<Option<Huge>> {
+fn huge(call: &Call, flags: u32) -> errno::Result<Option<Huge>> {
     if flags & SHM_HUGETLB == 0 {
         return Ok(None);
     }
     let order = mm::huge_order(flags >> SHM_HUGE_SHIFT & 0x3f).ok_or(Errno::EINVAL)?;
-    Ok(Some(Huge { order, is_reserved: flags & SHM_NORESERVE == 0 }))
+    let is_allowed = identity(call).has(Capability::IpcLock) || is_in_group(call, HUGETLB_SHM_GROUP.get());
+    Ok(Some(Huge { order, is_reserved: flags & SHM_NORESERVE == 0, is_allowed }))
+}
+
+/// Whether it is the caller's group, or one of its further ones. None has a number below 0.
+fn is_in_group(call: &Call, group: u64) -> bool {
+    let Some(group) = u32::try_from(group).ok().filter(|group| (*group as i32) >= 0) else { return false };
+    identity(call).groups.fs == group || call.process.kept.lock().groups.ids().binary_search(&group).is_ok()
 }
 
 fn segment(call: &Call) -> errno::Result<Arc<Segment>> {

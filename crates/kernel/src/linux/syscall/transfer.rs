@@ -6,6 +6,7 @@ use super::call::Call;
 use crate::linux::errno::{self, Errno, Restart};
 use crate::linux::file::pipe::{Reader, Writer};
 use crate::linux::file::{Kind, Open, console};
+use crate::linux::fs::content::MAX_SIZE_BYTES;
 use crate::linux::process::table;
 use crate::linux::signal::{Info, SI_KERNEL, send};
 use crate::linux::terminal;
@@ -125,6 +126,11 @@ fn by_pages(offset: u64, len: u64, mut step: impl FnMut(u64, &mut [u8]) -> errno
     Ok(done)
 }
 
+/// Checks that no byte lies behind the end of all offsets.
+fn check_end(start: u64, len: u64) -> errno::Result<()> {
+    start.checked_add(len).filter(|end| *end <= MAX_SIZE_BYTES).map(|_| ()).ok_or(Errno::EINVAL)
+}
+
 /// Writes the rest of `from`; at `offset`, or where the file's own position
 /// is.
 #[inline(never)]
@@ -177,6 +183,10 @@ pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
 fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {
     let content = open.inode.content()?;
     let mut position = offset.is_none().then(|| open.position.lock());
+    check_end(offset.or(position.as_deref().copied()).unwrap_or(0), from.left())?;
+    if content.huge_order().is_some() {
+        return Err(Errno::EINVAL);
+    }
     let writer = content.writer();
     let start = match (&position, offset) {
         _ if open.appends() => content.size_bytes(),
@@ -184,6 +194,11 @@ fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) 
         (None, offset) => offset.unwrap_or(0),
     };
     let left = from.left().min(room_below_limit(call, start, from.left())?);
+    // Behind a file's own end, which `O_APPEND` writes to, there may be less room.
+    let left = match MAX_SIZE_BYTES - start.min(MAX_SIZE_BYTES) {
+        0 if left > 0 => return Err(Errno::EFBIG),
+        room => left.min(room),
+    };
     let done = by_pages(start, left, |at, page| {
         from.take(page)?;
         writer.write_at(at, page)?;
@@ -244,6 +259,9 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
         Kind::File | Kind::Text(_) => {
             let mut position = offset.is_none().then(|| open.position.lock());
             let start = offset.or(position.as_ref().map(|p| **p)).unwrap_or(0);
+            if matches!(open.kind, Kind::File) {
+                check_end(start, to.left())?;
+            }
             let done = read_file(call, open, to, start)?;
             if let Some(position) = &mut position {
                 **position = start + done;

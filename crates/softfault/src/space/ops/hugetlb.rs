@@ -113,10 +113,9 @@ impl<M: Machine> Vm<M> {
         let id = pool_of(order)?;
         let _resize = lock_word(&self.pool(id).resize, &self.machine);
         let mut pace = Pace::new(&self.machine);
-        // Those that stayed because there were no frames for their descriptors.
-        while self.trim_surplus(id) {
-            pace.step();
-        }
+        // Those that stayed because there were no frames for their descriptors. Others may make more meanwhile, and end them.
+        let nr_surplus = self.hugetlb_counts_of(id).surplus;
+        _ = (0..nr_surplus).inspect(|_| pace.step()).take_while(|_| self.trim_surplus(id)).count();
         while self.with_reclaim(&mut || self.hugetlb_shrink(id, nr))? {
             pace.step();
         }
@@ -290,5 +289,6 @@ pub(super) fn huge_len<M: Machine>(machine: &M, addr: u64, len: u64, flags: MapF
     if flags.is_fixed() && !addr.is_multiple_of(bytes) {
         return Err(MmapError::NotHugePages);
     }
-    len.checked_next_multiple_of(bytes).ok_or(MmapError::TooLong)
+    // As on Linux, where such a length becomes 0.
+    len.checked_next_multiple_of(bytes).ok_or(MmapError::ZeroLength)
 }

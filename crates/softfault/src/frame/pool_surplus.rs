@@ -1,0 +1,147 @@
+//! Surplus pages of the pools of huge pages: those that come from free memory when a reservation finds too few, and go when
+//! nobody needs them. Beside `pool_counts.rs`.
+//!
+//! ```text
+//! reserve   enough are unreserved ─▶ claimed
+//!           else: gathering ─▶ as many blocks as are missing seem free? ─▶ held ─▶ a page, a count, unreserved ... ─▶ claimed
+//! refused   before a block is taken; or, where others took blocks after that look, the pages go back
+//! ```
+//! Nobody is refused a page that a reservation takes and does not keep. An allocation that finds too few frames waits for the
+//! hold (I28). The look takes nothing: so a reservation that cannot be granted leaves free blocks to those that do not wait, such as
+//! faults that want a huge page. Other reservations wait for `gathering`, a spinlock for both pools: under it a page is on its way
+//! between free memory and a pool, so that neither has it. A change of a pool's size takes it, too, for each page. The holder never
+//! waits. A pool that grows and has to wait for memory does so without it.
+//!
+//! A page that came while another one was put back may be one too many. The CPU that has made it looks, and it goes.
+//!
+//! Locks on entry: none, no section. The caller may hold frames, so it waits for none. Takes `gathering`, last.
+
+use super::pool_words::NoHugePages;
+use super::{Memory, PoolId};
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::lock::Spin;
+use crate::machine::Machine;
+use crate::sync;
+
+impl<M: Machine> Memory<M> {
+    /// Claims so many pages, all or none. Takes surplus pages from free memory if that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`NoHugePages`]; nothing has changed.
+    pub(crate) fn hugetlb_reserve(&self, id: PoolId, nr: u64) -> Result<(), NoHugePages> {
+        let pool = self.pool(id);
+        if pool.try_reserve(nr) {
+            return Ok(());
+        }
+        // Without a limit above 0 nobody brings pages. During a freeze nobody begins to hold frames.
+        if pool.most_surplus() == 0 || self.frames.is_frozen() {
+            return Err(NoHugePages);
+        }
+        let _gathering = self.gathering();
+        let held = self.hold();
+        let (reserved, nr_brought) = self.gather(id, nr);
+        if nr_brought == 0 {
+            held.in_vain();
+        }
+        reserved
+    }
+
+    /// Locks the way between free memory and the pools.
+    pub(super) fn gathering(&self) -> Spin<'_> {
+        Spin::lock(&self.frames.gathering, &self.machine)
+    }
+
+    /// Reserves with pages from free memory, and returns how many it took. The caller has `gathering`, and counts as a holder.
+    fn gather(&self, id: PoolId, nr: u64) -> (Result<(), NoHugePages>, u64) {
+        let (pool, mut nr_brought) = (self.pool(id), 0);
+        let mut reserved = Ok(());
+        while reserved.is_ok() && !pool.try_reserve(nr) {
+            let nr_missing = nr.saturating_sub(pool.nr_unreserved());
+            // Some were put back meanwhile.
+            if nr_missing == 0 {
+                continue;
+            }
+            let looked = if nr_brought == 0 { self.look_for_surplus(id, nr_missing) } else { Ok(()) };
+            reserved = looked.and_then(|()| self.bring_surplus(id));
+            nr_brought += u64::from(reserved.is_ok());
+        }
+        // After the counts: a CPU that puts a page back looks for surplus pages after that.
+        sync::fence();
+        for _ in 0..nr_brought {
+            if pool.nr_unreserved() == 0 || !self.trim(id) {
+                break;
+            }
+        }
+        (reserved, nr_brought)
+    }
+
+    /// Checks that there seems to be memory for so many pages.
+    fn look_for_surplus(&self, id: PoolId, nr: u64) -> Result<(), NoHugePages> {
+        let room = self.pool(id).most_surplus().saturating_sub(self.pool(id).nr_surplus());
+        if nr > room {
+            return Err(NoHugePages);
+        }
+        if self.seems_to_have(id.order(), nr) {
+            return Ok(());
+        }
+        self.count(Event::HtlbBuddyAllocFail, 1);
+        Err(NoHugePages)
+    }
+
+    /// Adds a surplus page, free and unreserved. The page comes before its count: a count of a page that does not come would
+    /// be taken for one that is there, by a page that is put back, or by a pool that grows.
+    fn bring_surplus(&self, id: PoolId) -> Result<(), NoHugePages> {
+        let found = self.pool_bring_if_found(id, None);
+        self.count(if found.is_ok() { Event::HtlbBuddyAllocSuccess } else { Event::HtlbBuddyAllocFail }, 1);
+        let first = found.map_err(|_| NoHugePages)?;
+        if !self.pool(id).gain_surplus() {
+            let is_gone = self.pool_release(id, first);
+            debug_assert!(is_gone.is_ok(), "it has its descriptors");
+            return Err(NoHugePages);
+        }
+        self.add_free(id, first);
+        Ok(())
+    }
+
+    /// Returns a free surplus page without a claim to free memory, if there is one.
+    pub(crate) fn trim_surplus(&self, id: PoolId) -> bool {
+        if self.pool(id).nr_surplus() == 0 {
+            return false;
+        }
+        let _gathering = self.gathering();
+        self.trim(id)
+    }
+
+    /// Does the same, for the owner of `gathering`. The count comes first: no caller may be refused a page that is about to stay.
+    pub(super) fn trim(&self, id: PoolId) -> bool {
+        let pool = self.pool(id);
+        while pool.lose_surplus() {
+            let claimed = pool.try_reserve(1);
+            if claimed && self.release_surplus(id, self.pool_take(id)) {
+                return true;
+            }
+            pool.regain_surplus();
+            // A CPU that has made a page unreserved meanwhile has perhaps seen no surplus.
+            sync::fence();
+            if claimed || pool.nr_unreserved() == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Returns a page that the caller owns, and that is not counted, to free memory, or else to the pool.
+    pub(super) fn release_surplus(&self, id: PoolId, first: Pfn) -> bool {
+        let is_gone = self.pool_release(id, first).is_ok();
+        if !is_gone {
+            self.add_free(id, first);
+        }
+        is_gone
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_surplus_tests.rs"]
+mod tests;
