@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use crate::barrier::Barrier;
 use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
+use crate::copies::Copies;
 use crate::counts::TlbStats;
 use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu};
 use crate::file::Files;
@@ -44,6 +45,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) notices_lost: AtomicU64,
     pub(crate) wait_hook: OnceLock<WaitHook>,
     pub(crate) swap: Swap,
+    pub(crate) copies: Copies,
     pub(crate) files: Files,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
@@ -80,6 +82,7 @@ impl<F: Format> Hosted<F> {
             notices_lost: AtomicU64::new(0),
             wait_hook: OnceLock::new(),
             swap: Swap::new((config.swap_bytes / PAGE_SIZE) as u32),
+            copies: Copies::new(),
             files: Files::default(),
             started: Instant::now(),
             format: PhantomData,
@@ -105,6 +108,17 @@ impl<F: Format> Hosted<F> {
     /// whose write has failed cannot be read.
     pub fn fail_swap(&self, writes: bool, reads: bool) {
         self.swap.fail(writes, reads);
+    }
+
+    /// Lets the memory of a frame fail that the core copies: after `nr_left` more copies the next one fails, and all later ones
+    /// of the same frame. With `None` no copy fails from now on.
+    pub fn fail_copy(&self, nr_left: Option<u64>) {
+        self.copies.fail_after(nr_left);
+    }
+
+    /// The frame that has failed since the last call of [`fail_copy`](Self::fail_copy).
+    pub fn failed_copy(&self) -> Option<Pfn> {
+        self.copies.failed()
     }
 
     /// Passes all notices of spaces with a subscription to `subscriber`, which cannot be

@@ -68,6 +68,7 @@ mod arena;
 mod barrier;
 mod bbm;
 mod config;
+mod copies;
 mod counts;
 mod cpu;
 mod file;

@@ -7,7 +7,7 @@ use crate::shootdown::pause;
 use crate::ticks;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault::addr::Pfn;
-use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
+use softfault::machine::{CpuId, CpuSet, Flush, FrameCopy, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
 use softfault::{
@@ -96,6 +96,11 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         if !cpus.is_empty() {
             self.barrier.pass();
         }
+    }
+
+    #[inline(always)]
+    fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
+        self.copies.copy(&self.arena, to, from)
     }
 
     fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {

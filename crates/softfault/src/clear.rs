@@ -22,7 +22,7 @@ pub use scratch::Scratch;
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::base::Base;
 use crate::machine::Machine;
-use crate::mem::{self, stream, ways};
+use crate::mem::{self, SourceFailed, stream, ways};
 use crate::policy;
 use crate::policy::zero::{BATCHES, class_of};
 use crate::sync::Word;
@@ -81,8 +81,8 @@ pub(crate) fn clear_folio<M: Machine>(
 ///
 /// # Errors
 ///
-/// The error of `check`. A part of the copy has been written then; nothing is written
-/// after it.
+/// The error of `check`, or that of the machine's copy. A part of the copy has been written then; nothing is
+/// written after it.
 pub(crate) fn copy_folio<M: Machine>(
     machine: &M,
     to: Pfn,
@@ -95,12 +95,12 @@ pub(crate) fn copy_folio<M: Machine>(
     in_pieces(machine, to, how.plan(order.nr_pages(), hint), |piece| {
         piece.indices().try_for_each(&mut *check)?;
         let at = |base: Pfn| Pfn(base.0 + piece.start as u32);
-        if piece.is_streaming {
-            stream::copy_frames(machine, at(to), at(from), piece.count);
+        let copied = if piece.is_streaming {
+            stream::copy_frames(machine, at(to), at(from), piece.count)
         } else {
-            mem::copy_frames(machine, at(to), at(from), piece.count);
-        }
-        Ok(())
+            mem::copy_frames(machine, at(to), at(from), piece.count)
+        };
+        copied.map_err(|SourceFailed(pfn)| Poisoned { index: u64::from(pfn.0 - from.0) })
     })
 }
 

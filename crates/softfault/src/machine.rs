@@ -12,6 +12,7 @@ use crate::sync::Word;
 use crate::table::format::Format;
 use core::ops::Range;
 
+mod copy;
 mod cpu_set;
 pub(crate) mod file;
 mod file_write;
@@ -20,6 +21,7 @@ mod hole;
 mod range;
 mod swap;
 
+pub use copy::FrameCopy;
 pub use cpu_set::{CpuId, CpuSet, MAX_CPUS};
 pub use file::{FileFill, FileId, FillError, Filling, ForeignFill, StorageId};
 pub use file_write::{FileWrite, ForeignWrite, StoreRefused, WriteError, Writing};
@@ -50,7 +52,7 @@ pub enum Tick {
 ///
 /// # Safety
 ///
-/// The implementor promises invariants I1 to I4, I42 and M1 to M8 of
+/// The implementor promises invariants I1 to I4, I42 and M1 to M9 of
 /// `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
@@ -83,7 +85,7 @@ pub enum Tick {
 ///   [`may_store`](Machine::may_store) and [`punch_hole`](Machine::punch_hole), other threads of execution,
 ///   which may make any call. Any other call in `notify` panics before it has changed or
 ///   taken anything;
-/// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
+/// - **M2** [`frame_ptr`](Machine::frame_ptr), [`copy_frame`](Machine::copy_frame), [`this_cpu`](Machine::this_cpu),
 ///   [`nr_cpus`](Machine::nr_cpus), [`marks_entries`](Machine::marks_entries),
 ///   [`fault_policy`](Machine::fault_policy) and [`tick`](Machine::tick) are called in
 ///   sections, [`entered`](Machine::entered) at
@@ -111,7 +113,9 @@ pub enum Tick {
 ///   current](crate::Walker::is_current), and no such access is in progress when `shootdown`
 ///   returns;
 /// - **M8** no callback unwinds: an operation that stops half-way leaves locks and
-///   entries as they are, and nothing may use the subsystem afterwards.
+///   entries as they are, and nothing may use the subsystem afterwards;
+/// - **M9** [`copy_frame`](Machine::copy_frame) writes to `to` and nowhere else, by stores that precede what the CPU
+///   stores afterwards. `to` has the bytes of `from` where the answer is `Done`.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
 pub unsafe trait Machine: Sized + Sync {
     /// The page-table format.
@@ -169,6 +173,18 @@ pub unsafe trait Machine: Sized + Sync {
     /// The direct map: the address of the frame's bytes. Linear over all frames of all ranges (I1);
     /// there need be no memory between ranges.
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8;
+
+    /// Copies a frame, on a machine that goes on after a load from memory that failed. It copies by loads from which its
+    /// handler of machine checks returns, and says whether all of them had bytes. By default the core copies, and no
+    /// copy fails.
+    ///
+    /// `to` is the caller's alone. A program may store to `from` meanwhile: each aligned word is loaded once. May be called in a
+    /// section, and while the caller owns entries: it neither waits nor answers other CPUs (M2).
+    #[inline(always)]
+    fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
+        let _ = (to, from);
+        FrameCopy::ByCore
+    }
 
     /// Number of CPUs, at most [`MAX_CPUS`]; constant.
     fn nr_cpus(&self) -> usize;

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::machine::Machine;
+use crate::machine::{FrameCopy, Machine};
 use crate::sync::{self, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -149,15 +149,52 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     sync::zeroed(first, bytes);
 }
 
+/// The memory of this frame failed while it was copied. The target has any bytes (I62).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct SourceFailed(pub Pfn);
+
+/// Lets the machine copy adjacent frames. Returns the number of those that it has copied: the core copies the others.
+///
+/// # Errors
+///
+/// [`SourceFailed`]
+#[inline(always)]
+pub fn copy_by_machine<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) -> Result<u64, SourceFailed> {
+    for i in 0..nr_frames {
+        let source = Pfn(from.0 + i as u32);
+        match machine.copy_frame(Pfn(to.0 + i as u32), source) {
+            FrameCopy::ByCore => return Ok(i),
+            FrameCopy::Done => {}
+            FrameCopy::SourceFailed => return Err(SourceFailed(source)),
+        }
+    }
+    Ok(nr_frames)
+}
+
 /// Copies one frame, as [`copy_frames`] does.
-pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
-    copy_frames(machine, to, from, 1);
+pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) -> Result<(), SourceFailed> {
+    copy_frames(machine, to, from, 1)
 }
 
 /// Copies adjacent frames; `to` must be owned by the caller alone (I6), `from` may be read by
 /// others meanwhile, and is written by nobody: no translation, section or pin can reach it.
+///
+/// # Errors
+///
+/// [`SourceFailed`]
 #[inline]
-pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
+pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) -> Result<(), SourceFailed> {
+    let nr_done = copy_by_machine(machine, to, from, nr_frames)?;
+    if nr_done < nr_frames {
+        let at = |first: Pfn| Pfn(first.0 + nr_done as u32);
+        copy_plain(machine, at(to), at(from), nr_frames - nr_done);
+    }
+    Ok(())
+}
+
+#[inline]
+fn copy_plain<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let bytes = (nr_frames * PAGE_SIZE) as usize;
     let (from, to) = (machine.frame_ptr(from), machine.frame_ptr(to));
     sync::about_to_touch(from, bytes);

@@ -10,7 +10,7 @@
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::machine::Machine;
-use crate::mem;
+use crate::mem::{self, SourceFailed};
 use crate::sync::{self, Cell8, Cell32, Cell64, Ordering};
 
 fn check(offset: usize, len: usize) {
@@ -71,15 +71,23 @@ pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8
 
 /// Copies a whole frame. `to` is owned by the caller alone; `from` may be written meanwhile, by
 /// atomics as here: each word is copied as it was at one moment.
-pub(crate) fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
+///
+/// # Errors
+///
+/// [`SourceFailed`]
+pub(crate) fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) -> Result<(), SourceFailed> {
     if sync::copies_frames_at_once() {
         // A model whose CPUs take turns: nobody stores meanwhile.
         return mem::copy_frame(machine, to, from);
+    }
+    if mem::copy_by_machine(machine, to, from, 1)? > 0 {
+        return Ok(());
     }
     for offset in (0..PAGE_SIZE as usize).step_by(8) {
         let value = word(machine, from, offset).load(Ordering::Relaxed);
         word(machine, to, offset).store(value, Ordering::Relaxed);
     }
+    Ok(())
 }
 
 /// Zeroes part of a frame.

@@ -106,6 +106,7 @@ impl<M: Machine> Vm<M> {
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,
                 page_out: Vm::page_out,
+                poison: Vm::poison_found,
             },
             pressure,
         ))

@@ -202,6 +202,8 @@ events! {
     CollapseNotReferenced = "collapse_not_referenced",
     /// Collapses refused: no frame for a table.
     CollapseNoFrame = "collapse_no_frame",
+    /// Collapses refused: the memory of a page failed while it was copied.
+    CollapseSourceFailed = "collapse_source_failed",
     /// Changes of entries that subscribers were told of.
     NotifyStart = "notify_start",
     /// Lookups refused: the subscription was to another space.
@@ -264,6 +266,10 @@ events! {
     FoliosSplit = "folios_split",
     /// Not moved: no frame to move to.
     MigrateRefusedNoTarget = "migrate_refused_no_target",
+    /// Not moved: the memory of the page failed while it was copied.
+    MigrateRefusedSourceFailed = "migrate_refused_source_failed",
+    /// Copies for a fault or a child that ended since the memory of the page failed.
+    CopyFailed = "copy_failed",
     /// Frames that had descriptors of a folio's tails and became free memory.
     TailDescsFreed = "tail_descs_freed",
     /// Frames that such descriptors took again.

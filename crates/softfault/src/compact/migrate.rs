@@ -131,10 +131,9 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         } else if state.nr_maps() != nr_entries {
             Some(MigrateRefusal::Raced)
         } else {
-            None
+            mem::copy_frame(&vm.machine, this.to, this.from).err().map(MigrateRefusal::from)
         };
         if refused.is_none() {
-            mem::copy_frame(&vm.machine, this.to, this.from);
             to.assign(FrameKind::Anon, nr_entries, from.owner.get(), from.index.get());
             vm.frames.carry_age(this.from, this.to);
         }

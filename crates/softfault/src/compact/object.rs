@@ -5,7 +5,8 @@
 //! grace    of all CPUs: every fault that had found a page unmarked has ended
 //! unmap    every entry of the pages, in every space                   rmap/object.rs
 //! is a pin left? the head counts them                                 else: as it was
-//! copy ─▶ tails and head of the new folio ─▶ slots, which are not marked any more
+//! copy                                                                its memory failed: as it was
+//!      ─▶ tails and head of the new folio ─▶ slots, which are not marked any more
 //! ```
 //! Pins are taken through entries only, and the removal leaves none. So the pin count is final, and
 //! nobody writes while the page is copied (I22, I27). Faults on the page meanwhile wait. Programs
@@ -161,9 +162,8 @@ impl<M: Machine> Vm<M> {
     /// meanwhile, dropping the caller's reference frees the pages.
     fn finish_object_move(&self, moving: &Moving<'_, '_, M>) -> Result<(), MigrateRefusal> {
         let Move { from, to, order } = moving.this;
-        let refused = self.why_it_stays(from, order);
+        let refused = self.why_it_stays(from, order).or_else(|| self.copy_pages(moving.this).err());
         if refused.is_none() {
-            self.copy_pages(moving.this);
             self.make_moved_folio(from, to, order);
             self.frames.carry_age(from, to);
         }
@@ -193,11 +193,12 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Copies the pages of the folio. Answers other CPUs between two pages.
-    pub(super) fn copy_pages(&self, Move { from, to, order }: Move) {
+    pub(super) fn copy_pages(&self, Move { from, to, order }: Move) -> Result<(), MigrateRefusal> {
         let mut pace = Pace::new(&self.machine);
         for i in 0..order.nr_pages() as u32 {
             pace.page();
-            mem::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i));
+            mem::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i))?;
         }
+        Ok(())
     }
 }

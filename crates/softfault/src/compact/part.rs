@@ -49,10 +49,11 @@ impl<M: Machine> Vm<M> {
         let (PageFrame { pfn: to, order }, _held) = self.obtain_part(head.order, least, fill)?;
         let from = PageFrame { pfn, order }.head();
         let part = Move { from, to, order };
-        let moved = self.mark_and_unmap((&object, page), head, nr_mappings_max, Why::Migrate).map(|()| {
-            self.copy_pages(part);
+        let moved = self.mark_and_unmap((&object, page), head, nr_mappings_max, Why::Migrate).and_then(|()| {
+            self.copy_pages(part).inspect_err(|_| self.object_end_move(&object, page, head))?;
             let part = Part { page: page + u64::from(from.0 - head.pfn.0), order, to: Goes::To(to) };
             self.object_end_part(&object, page, head, part, &mut nodes);
+            Ok(())
         });
         let event = if moved.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
         self.count(event, order.nr_pages());

@@ -4,6 +4,7 @@
 
 use super::PoisonRefusal;
 use super::moves::Movable;
+use super::withdraw::Tell;
 use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
@@ -36,7 +37,7 @@ impl<M: Machine> Vm<M> {
     pub fn poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
         self.assert_outside();
         self.call();
-        match self.try_poison_frame(pfn) {
+        match self.try_poison_frame(pfn, Tell::Subscribers) {
             Ok(nr_maps) => {
                 self.count(Event::FramesPoisoned, 1);
                 Ok(nr_maps)
@@ -48,14 +49,26 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
+    /// Takes a frame out of use that a fault could not copy: see [`Reclaim`](crate::space::vm::Reclaim). A space with
+    /// subscribers that shares the page keeps it: a fault does not wait for them. The machine knows that its memory failed, and
+    /// the embedder calls [`poison_frame`](Self::poison_frame) where it may wait.
+    #[cold]
+    pub(crate) fn poison_found(&self, pfn: Pfn) {
+        self.assert_outside();
+        match self.try_poison_frame(pfn, Tell::Nobody) {
+            Ok(_) => self.count(Event::FramesPoisoned, 1),
+            Err(refusal) => self.count(refusal.event(), 1),
+        }
+    }
+
+    fn try_poison_frame(&self, pfn: Pfn, tell: Tell) -> Result<u64, PoisonRefusal> {
         if let Ok(Movable::OfObject { head, order }) = self.check_movable(pfn) {
             return self
                 .poison_object_page(pfn, PageFrame { pfn: head, order })
                 .map(|()| 0)
                 .map_err(PoisonRefusal::Stays);
         }
-        let taken = self.withdraw_entries(pfn, Why::Poison)?;
+        let taken = self.withdraw_entries(pfn, Why::Poison, tell)?;
         let desc = self.frames.desc(pfn);
         let nr_maps = desc.state().nr_maps();
         desc.assign(FrameKind::Reserved, 0, 0, 0);

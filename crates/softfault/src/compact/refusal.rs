@@ -2,6 +2,7 @@
 
 use crate::account::Event;
 use crate::frame::OutOfFrames;
+use crate::mem::SourceFailed;
 use crate::space::reclaim::FrameRefusal;
 
 /// Why a page cannot be moved, or its frame taken out of use.
@@ -39,6 +40,14 @@ pub enum MigrateRefusal {
     Raced,
     /// There is no frame to move it to, or none that a split of its folio needs.
     NoTarget,
+    /// Its memory failed while it was copied. It is where it was: [`poison_frame`](crate::Vm::poison_frame) takes it out of use.
+    SourceFailed,
+}
+
+impl From<SourceFailed> for MigrateRefusal {
+    fn from(_: SourceFailed) -> MigrateRefusal {
+        MigrateRefusal::SourceFailed
+    }
 }
 
 impl MigrateRefusal {
@@ -65,6 +74,7 @@ impl MigrateRefusal {
             MigrateRefusal::Subscribed => Event::MigrateRefusedSubscribed,
             MigrateRefusal::Raced => Event::MigrateRefusedRaced,
             MigrateRefusal::NoTarget => Event::MigrateRefusedNoTarget,
+            MigrateRefusal::SourceFailed => Event::MigrateRefusedSourceFailed,
         }
     }
 }
@@ -96,6 +106,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers, who must not be told now",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
             MigrateRefusal::NoTarget => "frame: no frame to move to could be obtained",
+            MigrateRefusal::SourceFailed => "frame: its memory failed while it was copied",
         })
     }
 }

@@ -14,6 +14,7 @@
 
 use super::SwapRefusal;
 use super::moves::Movable;
+use super::withdraw::Tell;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::Pfn;
@@ -53,7 +54,7 @@ impl<M: Machine> Vm<M> {
             return self.write_object_page(PageFrame { pfn, order }, slot).map(|()| 0);
         }
         let withdrawn = self
-            .withdraw_entries(pfn, Why::SwapOut)
+            .withdraw_entries(pfn, Why::SwapOut, Tell::Subscribers)
             .map_err(SwapRefusal::from)
             .and_then(|taken| if taken.any_is_locked() { Err(SwapRefusal::Locked) } else { Ok(taken) });
         let taken = withdrawn.inspect_err(|_| self.swap.unclaim(slot))?;

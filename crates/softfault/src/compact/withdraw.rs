@@ -37,22 +37,30 @@ pub(super) struct Withdrawn<'vm, M: Machine> {
     announced: Option<Announcement<'vm, M>>,
 }
 
+/// Who is told before entries are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tell {
+    Subscribers,
+    /// A page with subscribers is refused.
+    Nobody,
+}
+
 impl<M: Machine> Vm<M> {
-    /// Takes all entries of a private frame. Subscribers are told `why`.
+    /// Takes all entries of a private frame. Subscribers are told `why`, if they may be.
     ///
     /// # Errors
     ///
     /// [`NotWithdrawn`]; nothing has changed then.
-    pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, NotWithdrawn> {
+    pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why, tell: Tell) -> Result<Withdrawn<'_, M>, NotWithdrawn> {
         if let Movable::OfObject { .. } = self.check_movable(pfn)? {
             return Err(NotWithdrawn::OfObject);
         }
-        Ok(self.withdraw_private(pfn, why)?)
+        Ok(self.withdraw_private(pfn, why, tell)?)
     }
 
-    fn withdraw_private(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
+    fn withdraw_private(&self, pfn: Pfn, why: Why, tell: Tell) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
         let taken = match self.take_entries(pfn, None) {
-            Err(MigrateRefusal::Subscribed) => {
+            Err(MigrateRefusal::Subscribed) if tell == Tell::Subscribers => {
                 let announced = Announcement::of_page(self, pfn, why)?;
                 self.take_entries(pfn, Some(announced)).map_err(MigrateRefusal::once_told)?
             }

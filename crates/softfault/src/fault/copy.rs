@@ -18,13 +18,13 @@ use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
-use crate::mem;
+use crate::mem::{self, SourceFailed};
 use crate::program;
 use crate::space::{AddressSpace, Vm};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
-/// A copy in progress. It has to be finished and cannot fail.
+/// A copy in progress. It has to be finished. It fails only with the memory that is copied: then the entry is what it was.
 #[must_use]
 pub(crate) struct Copying<'vm, M: Machine> {
     pub(crate) slot: Slot<'vm, M::Format>,
@@ -36,7 +36,10 @@ pub(crate) struct Copying<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> Copying<'vm, M> {
-    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> FaultDone {
+    /// # Errors
+    ///
+    /// [`SourceFailed`]; the entry names the old frame, and the new one is free.
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Result<FaultDone, SourceFailed> {
         let vm = space.vm;
         let from_zero = self.old.pfn == vm.frames.zero;
         if self.is_of_object(vm) {
@@ -51,7 +54,7 @@ impl<'vm, M: Machine> Copying<'vm, M> {
             // space may drop the last mapping as soon as ours is gone. The zero frame is never
             // written or freed, so it needs no wait.
             space.wait_after_shootdown();
-            mem::copy_frame(&vm.machine, self.to, self.old.pfn);
+            mem::copy_frame(&vm.machine, self.to, self.old.pfn).map_err(|failed| self.abandon(vm, failed))?;
         }
         vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
         let leaf = Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true };
@@ -60,13 +63,21 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         if from_zero {
             here.rss.add(Rss::Anon, 1);
             here.count_done(Event::AnonInstall);
-            return FaultDone::Installed;
+            return Ok(FaultDone::Installed);
         }
         if vm.frames.desc(self.old.pfn).map_drop() {
             vm.give_back(self.old.pfn, Fill::Raw);
         }
         here.count_done(Event::CowBreak);
-        FaultDone::Copied
+        Ok(FaultDone::Copied)
+    }
+
+    /// The old frame cannot be read: the entry names it again. Its count includes this mapping still.
+    #[cold]
+    fn abandon(&self, vm: &Vm<M>, failed: SourceFailed) -> SourceFailed {
+        self.slot.resolve(Entry::Leaf(self.old));
+        vm.give_back(self.to, Fill::Raw);
+        failed
     }
 
     /// Whether the old frame is an object's, mapped privately. The entry is the caller's, so that the
@@ -78,10 +89,10 @@ impl<'vm, M: Machine> Copying<'vm, M> {
     /// Nothing stored through the old entry, which had no right to: no section has to be waited for.
     /// Others store through theirs meanwhile. The old frame stays the object's.
     #[cold]
-    fn finish_from_object(self, space: &AddressSpace<'vm, M>) -> FaultDone {
+    fn finish_from_object(self, space: &AddressSpace<'vm, M>) -> Result<FaultDone, SourceFailed> {
         let vm = space.vm;
         space.shootdown(Flush::Pages(PageRange::new(self.vpn, Vpn(self.vpn.0 + 1))));
-        program::copy_frame(&vm.machine, self.to, self.old.pfn);
+        program::copy_frame(&vm.machine, self.to, self.old.pfn).map_err(|failed| self.abandon(vm, failed))?;
         vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
         vm.frames.note_removed(&self.old);
         let leaf = Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true };
@@ -90,6 +101,6 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         here.rss.add(Rss::Anon, 1);
         here.rss.add(Rss::Shmem, 1u64.wrapping_neg());
         here.count_done(Event::CowBreak);
-        FaultDone::Copied
+        Ok(FaultDone::Copied)
     }
 }

@@ -8,8 +8,8 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn, Rights};
-use crate::clear;
-use crate::frame::{FrameKind, FreeBatch};
+use crate::clear::{self, Poisoned};
+use crate::frame::{Content, FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::Vm;
@@ -30,7 +30,8 @@ impl<'vm, M: Machine> Splitting<'vm, M> {
     }
 }
 
-/// A copy of a huge page in progress. It has to be finished and cannot fail.
+/// A copy of a huge page in progress. It has to be finished. Where the memory of the old one fails the mapping is
+/// split: small pages are copied then, and only the one that failed cannot be.
 #[must_use]
 pub(crate) struct CopyingHuge<'vm, M: Machine> {
     pub(crate) pmd: PmdSlot<'vm, M::Format>,
@@ -45,7 +46,8 @@ pub(crate) struct CopyingHuge<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> CopyingHuge<'vm, M> {
-    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> FaultDone {
+    /// `None` if the page was not copied.
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Option<FaultDone> {
         let vm = space.vm;
         let from_zero = vm.is_huge_zero(self.old.pfn);
         space.shootdown(Flush::Pages(self.pmd.span()));
@@ -53,7 +55,12 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
             // As for a small page: what others wrote until now belongs in the copy, and sections
             // that saw the old entry may still use the old frames.
             space.wait_after_shootdown();
-            self.copy(vm);
+            if self.copy(vm).is_err() {
+                vm.count(Event::CopyFailed, 1);
+                vm.give_back_huge(self.to, Content::Unknown);
+                Splitting { pmd: self.pmd, old: self.old }.finish(space);
+                return None;
+            }
         }
         vm.frames.folio(self.to).assign(FrameKind::Anon, space.family, self.index);
         self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true }));
@@ -63,18 +70,17 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
             here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
             here.rss.add(Rss::Huge, Vm::<M>::NR_SUB_FRAMES);
             here.count_done(Event::ThpFaultAlloc);
-            return FaultDone::Huge;
+            return Some(FaultDone::Huge);
         }
         vm.folio_map_drop(self.old.pfn, &mut FreeBatch::new(vm));
         here.count_done(Event::CowBreak);
-        FaultDone::Copied
+        Some(FaultDone::Copied)
     }
 
-    fn copy(&self, vm: &Vm<M>) {
+    fn copy(&self, vm: &Vm<M>) -> Result<(), Poisoned> {
         let order = huge_order::<M::Format>();
         let hint = Some(u64::from(self.sub_page));
-        // No frame here is known to be bad, so the copy has nobody to ask.
-        let _ =
-            clear::copy_folio(&vm.machine, self.to, self.old.pfn, order, hint, vm.clear_order(order), &mut |_| Ok(()));
+        // No frame here is known to be bad: the copy has nobody to ask but the machine.
+        clear::copy_folio(&vm.machine, self.to, self.old.pfn, order, hint, vm.clear_order(order), &mut |_| Ok(()))
     }
 }

@@ -41,9 +41,10 @@ pub use outcome::{FaultDone, FaultError};
 pub(crate) use request::{Request, Want};
 
 use crate::account::Event;
-use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
+use crate::addr::{Access, PAGE_SHIFT, PageRange, Pfn, SwapSlot, Vpn};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
+use crate::mem::SourceFailed;
 use crate::notify::notice::Why;
 use crate::source::file::{Ahead, FileRead};
 use crate::source::file_write::StoreToFile;
@@ -79,6 +80,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Copy(Copying<'vm, M>),
     /// The same for a huge page.
     CopyHuge(CopyingHuge<'vm, M>),
+    /// The memory of this frame failed while the fault copied it; the entry is what it was.
+    SourceFailed(Pfn),
     /// The fault owns a huge mapping, which has to be split first.
     Split(Splitting<'vm, M>),
     /// The page was swapped out; a frame for it is preallocated.
@@ -198,17 +201,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Turn::Copy(copying) => {
-                    turn = Turn::Done(copying.finish(self));
+                    let copied = copying.finish(self);
+                    turn = copied.map_or_else(|SourceFailed(pfn)| Turn::SourceFailed(pfn), Turn::Done);
                     continue;
                 }
                 Turn::CopyHuge(copying) => {
-                    turn = Turn::Done(copying.finish(self));
+                    turn = copying.finish(self).map_or(Turn::Again, Turn::Done);
                     continue;
+                }
+                Turn::SourceFailed(pfn) => {
+                    prealloc.give_back_all();
+                    self.vm.count(Event::CopyFailed, 1);
+                    (self.vm.reclaim.poison)(self.vm, pfn);
+                    return Err(self.refuse(FaultError::Poisoned));
                 }
                 Turn::FillPool(fill) => {
                     // To zero or copy 1 GiB takes long.
                     prealloc.give_back_all();
-                    turn = fill.finish(self).map_or_else(Turn::Refused, Turn::Done);
+                    turn = fill.finish(self);
                     continue;
                 }
                 Turn::Split(splitting) => splitting.finish(self),

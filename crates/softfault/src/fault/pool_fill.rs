@@ -6,18 +6,20 @@
 //! object       shootdown, if the entry showed the page; others store to it meanwhile
 //! then         a page of the pool ─▶ its bytes ─▶ head and tails ─▶ the entry
 //! ```
-//! Only a page without a claim may be refused. Then the entry is what it was.
+//! Only a page without a claim may be refused, and a copy may fail with the memory of the old page. Then the entry is what
+//! it was.
 //!
 //! Locks on entry: none; a section, until the entry is `Busy`.
 
 use super::context::Fault;
 use super::prealloc::{Need, Prealloc};
-use super::{FaultDone, FaultError, Turn};
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn};
 use crate::frame::{Claim, PoolId, SubpoolId};
 use crate::machine::{Flush, Machine};
+use crate::mem::SourceFailed;
 use crate::pace::Pace;
 use crate::program;
 use crate::space::vma::VmaFlags;
@@ -112,21 +114,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<'vm, M: Machine> PoolFill<'vm, M> {
-    /// # Errors
-    ///
-    /// The pool, or the subpool, has no page for a mapping without a reservation; the entry is as it was.
-    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Result<FaultDone, FaultError> {
+    /// Is refused if the pool, or the subpool, has no page for a mapping without a reservation, or the page cannot be
+    /// copied; the entry is as it was.
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Turn<'vm, M> {
         let vm = space.vm;
         self.leave_old(space);
         let (pool, nr_pages) = (self.pool, self.pmd.nr_pages());
-        let pfn = vm.take_in(self.subpool, pool, self.claim).map_err(|refused| {
-            self.pmd.slot.resolve(self.origin.before());
-            FaultError::from(refused)
-        })?;
-        match self.origin {
-            Origin::Zeroes => vm.zero_blocks(pfn, pool.order(), self.sub_page.into()),
-            Origin::Private(from) => vm.copy_blocks(pfn, from.pfn, pool.order(), self.sub_page.into()),
-            Origin::Object(from, _) => vm.copy_stored_to(pfn, from.pfn, nr_pages),
+        let pfn = match vm.take_in(self.subpool, pool, self.claim) {
+            Ok(pfn) => pfn,
+            Err(refused) => {
+                self.pmd.slot.resolve(self.origin.before());
+                return Turn::Refused(refused.into());
+            }
+        };
+        if let Err(failed) = self.write_bytes(vm, pfn) {
+            return self.abandon(vm, pfn, failed);
         }
         vm.make_pool_page(pool, pfn, space.family, self.index);
         self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn, ..self.leaf }));
@@ -135,7 +137,7 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
             Origin::Zeroes => {
                 here.rss.add(Rss::Anon, nr_pages);
                 here.count_done(Event::HugetlbPrivate);
-                return Ok(FaultDone::Huge);
+                return Turn::Done(FaultDone::Huge);
             }
             Origin::Private(from) => vm.end_copy_of(from.pfn),
             Origin::Object(_, shown) => {
@@ -145,7 +147,34 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
             }
         }
         here.count_done(Event::CowBreak);
-        Ok(FaultDone::Copied)
+        Turn::Done(FaultDone::Copied)
+    }
+
+    fn write_bytes(&self, vm: &Vm<M>, to: Pfn) -> Result<(), SourceFailed> {
+        let (order, sub_page) = (self.pool.order(), self.sub_page.into());
+        match self.origin {
+            Origin::Zeroes => {
+                vm.zero_blocks(to, order, sub_page);
+                Ok(())
+            }
+            Origin::Private(from) => vm.copy_blocks(to, from.pfn, order, sub_page),
+            Origin::Object(from, _) => vm.copy_stored_to(to, from.pfn, self.pmd.nr_pages()),
+        }
+    }
+
+    /// The old page cannot be read. The new one is free in the pool, and the claim is what it was.
+    #[cold]
+    fn abandon(self, vm: &Vm<M>, to: Pfn, SourceFailed(pfn): SourceFailed) -> Turn<'vm, M> {
+        vm.free_pool_page(to, self.claim);
+        let before = match self.origin {
+            Origin::Private(from) => {
+                vm.abandon_copy_of(from.pfn);
+                Entry::Leaf(from)
+            }
+            other => other.before(),
+        };
+        self.pmd.slot.resolve(before);
+        Turn::SourceFailed(pfn)
     }
 
     /// Makes sure that nobody uses the old page through this entry any more.
@@ -163,11 +192,11 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
 
 impl<M: Machine> Vm<M> {
     /// Copies a page to which others may be storing.
-    pub(crate) fn copy_stored_to(&self, to: Pfn, from: Pfn, nr_pages: u64) {
+    pub(crate) fn copy_stored_to(&self, to: Pfn, from: Pfn, nr_pages: u64) -> Result<(), SourceFailed> {
         let mut pace = Pace::new(&self.machine);
-        for i in 0..nr_pages as u32 {
+        (0..nr_pages as u32).try_for_each(|i| {
             pace.page();
-            program::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i));
-        }
+            program::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i))
+        })
     }
 }

@@ -9,6 +9,7 @@ use crate::account::rss::Rss;
 use crate::addr::{Access, Order, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
+use crate::mem::SourceFailed;
 use crate::policy::folio::{FolioOrders, around};
 use crate::policy::readahead::Pattern;
 use crate::program;
@@ -191,7 +192,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         frames.desc(to).assign(FrameKind::Anon, 1, self.family, found.index_of(request.vpn));
         frames.note_mapping_used(from.pfn, 1);
         // Others may be storing to the object's page.
-        program::copy_frame(&self.vm.machine, to, from.pfn);
+        if let Err(SourceFailed(pfn)) = program::copy_frame(&self.vm.machine, to, from.pfn) {
+            prealloc.keep(Fill::Raw, to);
+            return Turn::SourceFailed(pfn);
+        }
         // Dirty: nobody else has these bytes once the object changes.
         let leaf = Leaf { dirty: true, ..new_leaf(*fault, to) };
         if slot.fill(Entry::Leaf(leaf)).is_err() {

@@ -35,6 +35,8 @@ enum Read {
     Copied,
     Fetched,
     Failed,
+    /// The memory failed that the page is in until it is written.
+    SourceFailed,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -61,9 +63,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn read_swapped(&self, slot: SwapSlot, source: Source, to: Pfn) -> Read {
         let vm = self.vm;
         match source {
-            Source::Memory(from) => {
-                mem::copy_frame(&vm.machine, to, from);
-                Read::Copied
+            Source::Memory(from) if mem::copy_frame(&vm.machine, to, from).is_ok() => Read::Copied,
+            Source::Memory(_) => {
+                vm.count(Event::CopyFailed, 1);
+                Read::SourceFailed
             }
             Source::Area if vm.machine.swap_in(slot, to).is_ok() => {
                 vm.count(Event::Pswpin, 1);
@@ -94,8 +97,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if seen.entry != Entry::Swap(slot) {
             return Turn::Raced;
         }
-        if read == Read::Failed {
-            return Turn::Refused(FaultError::NotRead);
+        match read {
+            Read::Copied | Read::Fetched => {}
+            Read::Failed => return Turn::Refused(FaultError::NotRead),
+            // The slot may have the page once it is written: the next fault reads it there.
+            Read::SourceFailed => return Turn::Refused(FaultError::Poisoned),
         }
         let desc = self.vm.frames.desc(pfn);
         desc.assign(FrameKind::Anon, 1, self.family, found.index_of(request.vpn));

@@ -5,8 +5,9 @@
 use super::Memory;
 use super::tails::Tails;
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::clear;
+use crate::clear::{self, Poisoned};
 use crate::machine::Machine;
+use crate::mem::SourceFailed;
 use crate::pace::Pace;
 
 /// The same, the block of frame `sub_page` last, and where that frame is in each block: in the last one alone.
@@ -37,15 +38,17 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Copies a folio to frames that the caller owns; `sub_page`, which is used first, comes last.
-    pub(crate) fn copy_blocks(&self, to: Pfn, from: Pfn, order: Order, sub_page: u64) {
+    pub(crate) fn copy_blocks(&self, to: Pfn, from: Pfn, order: Order, sub_page: u64) -> Result<(), SourceFailed> {
         let how = self.clear_order(Order::PMD);
         let mut pace = Pace::new(&self.machine);
         for (b, hint) in blocks_towards(to, order, sub_page) {
             pace.step();
             let (at, of) = (b.first_frame(), Pfn(from.0 + (b.first_frame().0 - to.0)));
-            // No frame here is known to be bad, so the copy has nobody to ask.
-            let _ = clear::copy_folio(&self.machine, at, of, Order::PMD, hint, how, &mut |_| Ok(()));
+            // No frame here is known to be bad: the copy has nobody to ask but the machine.
+            let copied = clear::copy_folio(&self.machine, at, of, Order::PMD, hint, how, &mut |_| Ok(()));
+            copied.map_err(|Poisoned { index }| SourceFailed(Pfn(of.0 + index as u32)))?;
         }
+        Ok(())
     }
 
     /// Sets or clears the tails of the blocks behind the first one.

@@ -15,6 +15,7 @@
 //! | one more | fork, under the lock bit of an entry that there is | one or more |
 //! | one less, and COPIED | a fault that owns an entry | two or more, not COPIED |
 //! | not COPIED | that fault | COPIED |
+//! | one more, then not COPIED | that fault, if the page cannot be read | COPIED |
 //! | one less | a removal, after the grace period | one or more |
 //!
 //! Locks on entry: none, no section, unless a function says so.
@@ -141,6 +142,13 @@ impl<M: Machine> Memory<M> {
     /// The copy is made: other entries of the page may be dropped, or be stored through, again.
     pub(crate) fn end_copy_of(&self, first: Pfn) {
         self.frames.desc(first).state.fetch_and(!COPIED, Ordering::AcqRel);
+    }
+
+    /// The copy is not made: the entry that the fault gave up is one again, and the claim is that of its place.
+    pub(crate) fn abandon_copy_of(&self, first: Pfn) {
+        // Counted before COPIED goes: the owner of another entry is not alone.
+        self.frames.desc(first).state.fetch_add(MAP_ONE, Ordering::AcqRel);
+        self.end_copy_of(first);
     }
 
     /// A private page of a pool that the caller owns alone is free in the pool, with a claim to it or without.

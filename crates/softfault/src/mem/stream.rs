@@ -11,6 +11,7 @@
 //! calls [`done`] before anybody else may learn of the frames.
 #![allow(unsafe_code)]
 
+use super::{SourceFailed, copy_by_machine};
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::sync;
@@ -28,7 +29,20 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
 
 /// Copies `nr_frames` adjacent frames; `to` must be owned by the caller alone (I6), and `from` as
 /// for [`super::copy_frames`].
-pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
+///
+/// # Errors
+///
+/// [`SourceFailed`]
+pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) -> Result<(), SourceFailed> {
+    let nr_done = copy_by_machine(machine, to, from, nr_frames)?;
+    if nr_done < nr_frames {
+        let at = |first: Pfn| Pfn(first.0 + nr_done as u32);
+        copy_streaming(machine, at(to), at(from), nr_frames - nr_done);
+    }
+    Ok(())
+}
+
+fn copy_streaming<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let len = (nr_frames * PAGE_SIZE) as usize;
     let (from, to) = (machine.frame_ptr(from), machine.frame_ptr(to));
     sync::about_to_touch(from, len);

@@ -82,6 +82,8 @@ pub enum CollapseRefusal {
     NoHugeFrame,
     /// No frame for a table.
     NoFrame,
+    /// The memory of a page failed while it was copied: it is where it was.
+    SourceFailed,
 }
 
 impl CollapseRefusal {
@@ -103,6 +105,7 @@ impl CollapseRefusal {
             CollapseRefusal::NotReferenced => "not_referenced",
             CollapseRefusal::NoHugeFrame => "no_huge_frame",
             CollapseRefusal::NoFrame => "no_frame",
+            CollapseRefusal::SourceFailed => "source_failed",
         }
     }
 }

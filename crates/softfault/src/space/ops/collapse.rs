@@ -234,5 +234,6 @@ fn event_of(refusal: CollapseRefusal) -> Event {
         CollapseRefusal::NotReferenced => Event::CollapseNotReferenced,
         CollapseRefusal::NoHugeFrame => Event::ThpCollapseAllocFailed,
         CollapseRefusal::NoFrame => Event::CollapseNoFrame,
+        CollapseRefusal::SourceFailed => Event::CollapseSourceFailed,
     }
 }

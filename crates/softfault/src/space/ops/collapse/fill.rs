@@ -9,7 +9,7 @@ use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights};
 use crate::frame::{Content, FrameKind, FreeBatch};
 use crate::machine::Machine;
-use crate::mem;
+use crate::mem::{self, SourceFailed};
 use crate::pace;
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
@@ -54,7 +54,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         for (i, slot) in self.entries_of(detached.table) {
             let to = Pfn(first.0 + i);
             match slot.observe().entry {
-                Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
+                Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => {
+                    mem::copy_frame(&vm.machine, to, leaf.pfn)
+                        .map_err(|SourceFailed(_)| CollapseRefusal::SourceFailed)?;
+                }
                 _ if before == Content::Unknown => mem::zero_frames(&vm.machine, to, 1),
                 _ => {}
             }

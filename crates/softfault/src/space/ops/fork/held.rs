@@ -9,6 +9,7 @@ use crate::account::rss::Rss;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
+use crate::mem::SourceFailed;
 use crate::notify::notice::Why;
 use crate::program;
 use crate::space::AddressSpace;
@@ -39,7 +40,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// entry as it was. No program writes the page meanwhile, and the parent's page
     /// keeps its frame and rights. The holder of a pin may write. So the page is copied word by
     /// word, and each word is read once. The frame is allocated first: nothing may fail once
-    /// the entry is Busy. Writes the child's entry and returns the counter that it adds to.
+    /// the entry is Busy. Writes the child's entry and returns the counter that it adds to. If the memory of the page fails
+    /// meanwhile the child finds that out at its first touch: the parent's page is pinned, and stays.
     #[cold]
     pub(super) fn copy_for_child(
         &self,
@@ -91,7 +93,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         self.shootdown_and_wait(Flush::Pages(PageRange::new(vpn, Vpn(vpn.0 + 1))));
         // Programs are shot down; the pin's holder may be writing.
-        program::copy_frame(&vm.machine, to, old.pfn);
+        if let Err(SourceFailed(_)) = program::copy_frame(&vm.machine, to, old.pfn) {
+            slot.resolve(Entry::Leaf(old));
+            vm.give_back(to, Fill::Raw);
+            vm.count(Event::CopyFailed, 1);
+            to_slot.iter().for_each(|slot| slot.set_private(Entry::Poison));
+            return Ok(None);
+        }
         let index = vm.frames.desc(old.pfn).index.get();
         vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
         vm.frames.carry_age(old.pfn, to);

@@ -176,7 +176,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         self.shootdown_and_wait(Flush::Pages(pmd.span()));
         // The holder of the pin may be writing.
-        vm.copy_stored_to(to, old.pfn, pmd.nr_pages());
+        if vm.copy_stored_to(to, old.pfn, pmd.nr_pages()).is_err() {
+            vm.count(Event::CopyFailed, 1);
+            vm.free_pool_page(to, Claim::Nothing);
+            give_up(old);
+            return Some(Entry::Poison);
+        }
         vm.make_pool_page(source.pool, to, self.family, vm.frames.desc(old.pfn).index.get());
         pmd.slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
