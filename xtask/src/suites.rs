@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The folders in `crates` that have tests.
 pub const FOLDERS: [&str; 8] = ["host", "lab", "model", "modelled", "recorded", "shuffled", "softfault", "testkit"];
@@ -112,10 +113,11 @@ struct Binary {
     tests: Vec<String>,
 }
 
-/// The outcome of a binary: what it wrote, and its status.
+/// The outcome of a binary: its output, its status, and its time.
 struct Ended<'a> {
     binary: &'a Binary,
     text: String,
+    took: Duration,
     result: Result<ExitStatus, String>,
 }
 
@@ -131,8 +133,8 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
             scope.spawn(move || work(queue, suite.fewer, &sender));
         }
         drop(sender);
-        for Ended { binary, text, result } in ended {
-            println!("     Running {} of {}", binary.name, binary.folder());
+        for Ended { binary, text, took, result } in ended {
+            println!("     Running {} of {} ({} s)", binary.name, binary.folder(), took.as_secs());
             text.lines().for_each(|line| {
                 println!("{line}");
                 see(line);
@@ -153,6 +155,7 @@ fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, fewer: Option<Fewe
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(chain) = next else { return };
         for binary in chain {
+            let begun = Instant::now();
             let (text, result) = match command(binary, fewer).output() {
                 Ok(output) => {
                     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -160,7 +163,7 @@ fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, fewer: Option<Fewe
                 }
                 Err(why) => (String::new(), Err(why.to_string())),
             };
-            if ended.send(Ended { binary, text, result }).is_err() {
+            if ended.send(Ended { binary, text, took: begun.elapsed(), result }).is_err() {
                 return;
             }
         }
