@@ -53,7 +53,8 @@ pub trait HostFile: Send + Sync {
         Writing::Ended(write, Err(WriteError))
     }
 
-    /// Which storage has it; see [`Machine::storage`](softfault::Machine::storage). By default each file has its own.
+    /// Which storage has it; see [`Machine::storage`](softfault::Machine::storage). By default each file has its own. The
+    /// highest numbers are those of such files.
     fn storage(&self) -> Option<StorageId> {
         None
     }

@@ -80,14 +80,13 @@ impl<F: Format> Hosted<F> {
 
     /// A file that is not there, or whose answer is a panic, has a storage of its own.
     pub(crate) fn storage_of(&self, id: FileId) -> StorageId {
-        let asked = self.files.get(id).map(|file| catch_unwind(AssertUnwindSafe(|| file.storage())));
-        let storage = asked.and_then(|asked| {
-            asked.unwrap_or_else(|panic| {
-                core::mem::forget(panic);
-                None
-            })
-        });
-        storage.unwrap_or(StorageId(id.0))
+        let mut storage = None;
+        if let Some(file) = self.files.get(id) {
+            let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| storage = file.storage())));
+            asked.unwrap_or_else(core::mem::forget);
+        }
+        // Counted from above: embedders count theirs from 0.
+        storage.unwrap_or(StorageId(!id.0))
     }
 
     /// A file that is not there has no room, nor has one whose answer is a panic.

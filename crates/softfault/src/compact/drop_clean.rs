@@ -38,11 +38,14 @@ impl<M: Machine> Vm<M> {
             return 0;
         }
         let nr_frames = nr_frames.min(MOST_AT_A_TIME);
+        let from = self.clean_cursor.load(Ordering::Relaxed);
         let nr_freed = self.drop_clean_in_pass(nr_blocks, nr_frames, &mut Pass::first(nr_frames));
         let nr_missing = nr_frames.min(ENOUGH).saturating_sub(nr_freed);
         if shortage == Shortage::Low || nr_missing == 0 {
             return nr_freed;
         }
+        // The same blocks: the folios that were just written are there.
+        self.clean_cursor.store(from, Ordering::Relaxed);
         nr_freed + self.drop_clean_in_pass(nr_blocks, nr_missing, &mut Pass::last())
     }
 

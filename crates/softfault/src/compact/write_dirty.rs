@@ -41,6 +41,8 @@ const MOST_WAITS_FOR_OTHERS: u32 = 1_000_000;
 /// The pages that a caller writes.
 struct Round<'a> {
     nr_frames: u64,
+    /// The block at which the search has begun.
+    from: u64,
     nr_begun: u64,
     /// The head of the last folio that was begun.
     last: Option<Pfn>,
@@ -59,7 +61,8 @@ impl<M: Machine> Vm<M> {
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
         let from = self.clean_cursor.load(Ordering::Relaxed);
-        let mut round = Round { nr_frames: nr_frames.min(MOST_AT_A_TIME), nr_begun: 0, last: None, claim: None };
+        let nr_frames = nr_frames.min(MOST_AT_A_TIME);
+        let mut round = Round { nr_frames, from, nr_begun: 0, last: None, claim: None };
         for b in (0..nr_blocks.min(blocks.nr())).map(|i| blocks.around(from.wrapping_add(i))) {
             pace.step();
             if round.nr_begun >= round.nr_frames {
@@ -100,22 +103,18 @@ impl<M: Machine> Vm<M> {
             let Some(file) = self.object_file(object.id) else { continue };
             let storage = self.machine.storage(file);
             if round.claim.as_ref().is_none_or(|claim| claim.storage() != storage) {
-                round.claim = None;
-                round.claim = self.writers.claim(storage, &self.machine);
+                // The old one goes when the new one is there: those who wait see a writer.
+                let Some(claim) = self.writers.claim(storage, &self.machine) else { continue };
+                round.claim = Some(claim);
             }
-            if round.claim.is_none() {
-                continue;
-            }
+            self.writers.note_search(round.from);
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };
             round.nr_begun += self.begin_writes(&object, file, pages).max(LEAST_AT_ONCE);
             round.last = Some(pfn);
-            if !self.frames.desc(pfn).state().is_being_written() {
-                self.writers.note_answer();
-            }
         }
     }
 
-    /// Waits while others write and none of their calls has returned, a bounded time. Returns whether there may be clean folios.
+    /// Waits while others write and have noted no answer, a bounded time. Returns whether there may be clean folios.
     fn wait_for_other_writers(&self, nr_answers: u64) -> bool {
         // A caller claims the storage, and then its folios are not dirty: that was seen before.
         sync::fence();

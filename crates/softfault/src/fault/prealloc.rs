@@ -94,7 +94,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     }
 
     /// Counts the preallocation as held, if it is not yet.
-    fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         let vm = self.vm;
         self.held.get_or_insert_with(|| vm.hold());
     }

@@ -96,7 +96,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let (rights, index) = (found.entry_rights(), found.index_of(request.vpn));
         match slot.take(seen) {
-            Ok(leaf) => Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index }),
+            Ok(leaf) => {
+                if !from_zero {
+                    // The copy may fail, and then the frame comes back (I28).
+                    prealloc.hold();
+                }
+                Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index })
+            }
             Err(_) => {
                 prealloc.keep(fill, to);
                 Turn::Raced

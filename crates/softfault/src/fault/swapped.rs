@@ -66,7 +66,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Source::Memory(from) if mem::copy_frame(&vm.machine, to, from).is_ok() => Read::Copied,
             Source::Memory(_) => {
                 vm.count(Event::CopyFailed, 1);
-                Read::SourceFailed
+                // The slot may have been written since, for readers that came before.
+                if !vm.swap.is_written(slot) || vm.machine.swap_in(slot, to).is_err() {
+                    return Read::SourceFailed;
+                }
+                vm.count(Event::Pswpin, 1);
+                Read::Fetched
             }
             Source::Area if vm.machine.swap_in(slot, to).is_ok() => {
                 vm.count(Event::Pswpin, 1);

@@ -14,6 +14,7 @@
 //!
 //! Locks on entry: none, no section. The caller counts as a holder (I28).
 
+use super::mem_sections::MEM_SECTION_FRAMES;
 use super::summary::Kind;
 use super::{Class, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
@@ -59,10 +60,16 @@ impl<M: Machine> Memory<M> {
             return false;
         }
         loop {
-            if self.nr_whole(order, nr as usize) == nr as usize {
+            let nr_deferred = self.frames.deferred.nr_pages();
+            let nr_found = self.nr_whole(order, nr as usize) as u64;
+            if nr_found == nr {
                 return true;
             }
-            if !self.next_section() {
+            // As many sections as may do, before the next count.
+            let nr_lacking = ((nr - nr_found) * order.nr_pages()).div_ceil(MEM_SECTION_FRAMES);
+            let nr_laid_out = (0..nr_lacking).take_while(|_| self.next_section()).count();
+            // Another CPU may have laid out the last one after the count.
+            if nr_laid_out == 0 && self.frames.deferred.nr_pages() == nr_deferred {
                 return false;
             }
         }

@@ -93,6 +93,12 @@ impl<M: Machine> Memory<M> {
         is_some_left
     }
 
+    /// Whether there is more memory than when so many pages had not had their turn: another CPU may have laid out the last
+    /// section after the caller's search.
+    pub(super) fn has_more_since(&self, nr_deferred: u64) -> bool {
+        self.next_section() || self.frames.deferred.nr_pages() != nr_deferred
+    }
+
     fn lay_out_next(&self, _lock: &Spin<'_>) -> bool {
         let (deferred, descs) = (&self.frames.deferred, &self.frames.descs);
         let nr_sections = super::Descs::nr_pieces(descs.len());

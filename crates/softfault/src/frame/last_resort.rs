@@ -172,10 +172,11 @@ impl<M: Machine> LastResort<'_, M> {
                 self.0.frames.freeze.store(1, Ordering::Relaxed);
             }
             nr_attempts += 1;
+            let nr_deferred = self.0.frames.deferred.nr_pages();
             let seen = self.holders();
             let is_alone = seen.sum & HOLDERS == nr_own;
             match attempt(if is_alone { Search::Everywhere } else { Search::Blocks }) {
-                Err(e) if is_alone && self.are_still(&seen) && !self.0.next_section() => return Err(e),
+                Err(e) if is_alone && self.are_still(&seen) && !self.0.has_more_since(nr_deferred) => return Err(e),
                 Err(_) => self.0.machine.relax(),
                 found => return found,
             }

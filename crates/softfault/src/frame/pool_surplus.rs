@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! reserve   enough are unreserved ─▶ claimed
-//!           else: gathering ─▶ as many blocks as are missing seem free? ─▶ held ─▶ a page, a count, unreserved ... ─▶ claimed
-//! refused   before a block is taken; or, where others took blocks after that look, the pages go back
+//!           else: gathering ─▶ as many blocks as are missing seem free? ─▶ held ─▶ page after page ─▶ the rest claimed
+//!           ─▶ the pages counted, and put into the pool
+//! refused   before a block is taken; or, where others took blocks after that look, the pages go back to free memory
 //! ```
 //! Nobody is refused a page that a reservation takes and does not keep. An allocation that finds too few frames waits for the
 //! hold (I28). The look takes nothing: so a reservation that cannot be granted leaves free blocks to those that do not wait, such as
@@ -17,12 +18,12 @@
 //! Locks on entry: none, no section. The caller may hold frames, so it waits for none. Takes `gathering`, last.
 
 use super::pool_words::NoHugePages;
-use super::{Memory, PoolId};
+use super::{FrameList, Memory, PoolId};
 use crate::account::Event;
 use crate::addr::Pfn;
 use crate::lock::Spin;
 use crate::machine::Machine;
-use crate::sync;
+use crate::sync::{self, Ordering};
 
 impl<M: Machine> Memory<M> {
     /// Claims so many pages, all or none. Takes surplus pages from free memory if that is allowed.
@@ -35,11 +36,12 @@ impl<M: Machine> Memory<M> {
         if pool.try_reserve(nr) {
             return Ok(());
         }
-        // Without a limit above 0 nobody brings pages. During a freeze nobody begins to hold frames.
-        if pool.most_surplus() == 0 || self.frames.is_frozen() {
-            return Err(NoHugePages);
-        }
         let _gathering = self.gathering();
+        // Without a limit above 0 nobody brings pages. During a freeze nobody begins to hold frames. A page may have been on
+        // its way back.
+        if pool.most_surplus() == 0 || self.frames.is_frozen() {
+            return if pool.try_reserve(nr) { Ok(()) } else { Err(NoHugePages) };
+        }
         let held = self.hold();
         let (reserved, nr_brought) = self.gather(id, nr);
         if nr_brought == 0 {
@@ -53,28 +55,56 @@ impl<M: Machine> Memory<M> {
         Spin::lock(&self.frames.gathering, &self.machine)
     }
 
-    /// Reserves with pages from free memory, and returns how many it took. The caller has `gathering`, and counts as a holder.
+    /// Reserves with pages from free memory, and returns how many it took. The caller has `gathering`, and counts as a holder. The
+    /// pages stay its own until all are there: then they go back without frames for descriptors, and nobody else takes them.
     fn gather(&self, id: PoolId, nr: u64) -> (Result<(), NoHugePages>, u64) {
-        let (pool, mut nr_brought) = (self.pool(id), 0);
-        let mut reserved = Ok(());
-        while reserved.is_ok() && !pool.try_reserve(nr) {
-            let nr_missing = nr.saturating_sub(pool.nr_unreserved());
+        let (pool, mut brought) = (self.pool(id), FrameList::EMPTY);
+        let reserved = loop {
+            let nr_missing = nr - brought.nr();
+            if pool.try_reserve(nr_missing) {
+                break self.count_surplus(id, brought.nr(), nr_missing);
+            }
+            let nr_wanted = nr_missing.saturating_sub(pool.nr_unreserved());
+            if brought.nr() == 0 && nr_wanted > 0 && self.look_for_surplus(id, nr_wanted).is_err() {
+                break Err(NoHugePages);
+            }
             // Some were put back meanwhile.
-            if nr_missing == 0 {
+            if nr_wanted == 0 {
                 continue;
             }
-            let looked = if nr_brought == 0 { self.look_for_surplus(id, nr_missing) } else { Ok(()) };
-            reserved = looked.and_then(|()| self.bring_surplus(id));
-            nr_brought += u64::from(reserved.is_ok());
+            match self.bring_surplus(id) {
+                Ok(first) => brought.push(&self.frames, first),
+                Err(refused) => break Err(refused),
+            }
+        };
+        let nr_brought = brought.nr();
+        while let Some(first) = brought.pop(&self.frames) {
+            if reserved.is_ok() {
+                // The claim is the caller's.
+                self.pool_put(id, first);
+            } else {
+                let is_gone = self.pool_release(id, first);
+                debug_assert!(is_gone.is_ok(), "it has its descriptors");
+            }
         }
         // After the counts: a CPU that puts a page back looks for surplus pages after that.
         sync::fence();
-        for _ in 0..nr_brought {
+        let nr_surplus = if reserved.is_ok() { nr_brought } else { 0 };
+        for _ in 0..nr_surplus {
             if pool.nr_unreserved() == 0 || !self.trim(id) {
                 break;
             }
         }
         (reserved, nr_brought)
+    }
+
+    /// Counts pages that the caller has brought. Where they would be too many, returns its claim to `nr_claimed` others.
+    fn count_surplus(&self, id: PoolId, nr: u64, nr_claimed: u64) -> Result<(), NoHugePages> {
+        if nr == 0 || self.pool(id).gain_surplus(nr) {
+            return Ok(());
+        }
+        self.pool(id).unreserved.fetch_add(nr_claimed, Ordering::AcqRel);
+        Err(NoHugePages)
     }
 
     /// Checks that there seems to be memory for so many pages.
@@ -90,19 +120,12 @@ impl<M: Machine> Memory<M> {
         Err(NoHugePages)
     }
 
-    /// Adds a surplus page, free and unreserved. The page comes before its count: a count of a page that does not come would
-    /// be taken for one that is there, by a page that is put back, or by a pool that grows.
-    fn bring_surplus(&self, id: PoolId) -> Result<(), NoHugePages> {
+    /// Takes a page from free memory. It comes before its count: a count of a page that does not come would be taken for one that
+    /// is there, by a page that is put back, or by a pool that grows.
+    fn bring_surplus(&self, id: PoolId) -> Result<Pfn, NoHugePages> {
         let found = self.pool_bring_if_found(id, None);
         self.count(if found.is_ok() { Event::HtlbBuddyAllocSuccess } else { Event::HtlbBuddyAllocFail }, 1);
-        let first = found.map_err(|_| NoHugePages)?;
-        if !self.pool(id).gain_surplus() {
-            let is_gone = self.pool_release(id, first);
-            debug_assert!(is_gone.is_ok(), "it has its descriptors");
-            return Err(NoHugePages);
-        }
-        self.add_free(id, first);
-        Ok(())
+        found.map_err(|_| NoHugePages)
     }
 
     /// Returns a free surplus page without a claim to free memory, if there is one.

@@ -70,10 +70,10 @@ impl Pool {
         self.overcommit.load(Ordering::Acquire)
     }
 
-    /// Counts a surplus page, unless there are as many as there may be.
-    pub(super) fn gain_surplus(&self) -> bool {
+    /// Counts surplus pages, unless there would be more than there may be.
+    pub(super) fn gain_surplus(&self, nr: u64) -> bool {
         let most = self.most_surplus();
-        self.change(|seen| (seen.surplus() < most).then(|| seen.0 + SURPLUS_ONE))
+        self.change(|seen| (seen.surplus() + nr <= most).then(|| seen.0 + nr * SURPLUS_ONE))
     }
 
     pub(super) fn lose_surplus(&self) -> bool {

@@ -152,7 +152,8 @@ fn raise_locked<F: Format>(_inside: InSection<'_>, slot: Slot<'_, F>, seen: Seen
     let Ok(leaf) = slot.lock(seen) else { return Tried::Changed };
     let tried = match desc.pin_raise() {
         Err(_) => Tried::Full,
-        Ok(before) if before.nr_maps() == 1 => Tried::Pinned(leaf.pfn, Order::BASE),
+        // A fault that copies a page of a pool may put its entry back: so long the page is not this space's alone.
+        Ok(before) if before.nr_maps() == 1 && !before.is_copied() => Tried::Pinned(leaf.pfn, Order::BASE),
         Ok(_) => {
             desc.pin_drop();
             Tried::Changed

@@ -15,7 +15,7 @@ use super::keep::KeptObject;
 use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
-use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::frame::{FolioWait, FolioWaits, Io, WriteBegin};
 use crate::links::Links;
 use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing};
@@ -38,6 +38,11 @@ pub(crate) struct BegunWrite {
 impl BegunWrite {
     pub(crate) fn nr_pages(&self) -> u64 {
         self.frame.order.nr_pages()
+    }
+
+    /// Its first frame.
+    pub(crate) fn head(&self) -> Pfn {
+        self.frame.pfn
     }
 
     pub(crate) fn pages(&self) -> ObjectPages {

@@ -39,7 +39,8 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
     /// Drops pages of a file that nobody needs, by advice.
     pub(crate) page_out: fn(&Vm<M>, ObjectId, FileId, ObjectPages),
-    /// Takes a frame whose memory failed out of use, if that can be done without telling subscribers of other spaces.
+    /// Takes a frame whose memory failed out of use, if that can be done without telling subscribers of a private page.
+    /// Subscribers of spaces that map a page of an object are told.
     pub(crate) poison: fn(&Vm<M>, Pfn),
 }
 

@@ -196,6 +196,11 @@ impl SwapArea {
         Some(if has_frame { Source::Memory(Pfn(data.frame.get() as u32)) } else { Source::Area })
     }
 
+    /// Whether the area has the content of a slot that the caller reads.
+    pub(crate) fn is_written(&self, slot: SwapSlot) -> bool {
+        self.slot(slot).state.load(Ordering::Acquire) & WRITTEN != 0
+    }
+
     /// Ends that.
     pub(crate) fn end_read(&self, slot: SwapSlot, end: ReadEnd) -> Spared {
         let nr_entries = if end == ReadEnd::Entered { ENTRY } else { 0 };

@@ -144,7 +144,11 @@ fn copy(call: &Call, from: &Open, mut at: u64, to: &Open, mut to_at: Option<u64>
     let mut done = 0;
     while done < len {
         let nr = (len - done).min(PAGE_BYTES) as usize;
-        let nr = transfer::read(call, from, &mut Memory::Target(&mut page[..nr]), Some(at))? as usize;
+        let nr = match transfer::read(call, from, &mut Memory::Target(&mut page[..nr]), Some(at)) {
+            Ok(nr) => nr as usize,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        };
         if nr == 0 {
             break;
         }

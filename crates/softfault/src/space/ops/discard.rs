@@ -71,10 +71,13 @@ impl<M: Machine> Vm<M> {
     fn lock_to_set_size<'a>(&'a self, data: &'a ObjectData, size_bytes: u64) -> WordLock<'a, M> {
         loop {
             let resize = lock_word(&data.resize, &self.machine);
+            if size_bytes >= data.size_bytes.get() {
+                return resize;
+            }
             // A fork that is not seen here sees each cut that was made before.
             sync::fence();
             let nr_copying = data.nr_copying.load(Ordering::Acquire);
-            if nr_copying == 0 || size_bytes >= data.size_bytes.get() {
+            if nr_copying == 0 {
                 return resize;
             }
             // Nothing is held: the fork may wait for frames.

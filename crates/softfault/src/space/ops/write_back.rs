@@ -127,8 +127,12 @@ impl<M: Machine> Vm<M> {
             self.protect_object_pages(kept.id, pages);
         }
         drop(mapped);
+        let last = batch.last().and_then(Option::as_ref).map(BegunWrite::head);
         for begun in batch.iter_mut().filter_map(Option::take) {
             self.write_to_file(kept, file, begun);
+        }
+        if last.is_some_and(|head| !self.frames.desc(head).state().is_being_written()) {
+            self.writers.note_answer();
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Writers {
     storages: [Word; NR_PLACES],
     /// Times that folios may have become clean.
     nr_answers: Word,
+    /// The block from which a caller has last searched for dirty folios, and begun to write some.
+    from: Word,
 }
 
 /// The right to write to a storage, until this is dropped.
@@ -40,7 +42,8 @@ pub(crate) struct Claim<'a> {
 impl Writers {
     pub(crate) fn new() -> Writers {
         let storages = [const { Word::new(0) }; NR_PLACES];
-        Writers { lock: Word::new(0), taken: Word::new(0), storages, nr_answers: Word::new(0) }
+        let [lock, taken, nr_answers, from] = [const { Word::new(0) }; 4];
+        Writers { lock, taken, storages, nr_answers, from }
     }
 
     /// Claims a storage, unless another caller has it, or all places are taken.
@@ -60,6 +63,16 @@ impl Writers {
     /// The caller's folios are written, or it waits no longer.
     pub(crate) fn note_answer(&self) {
         self.nr_answers.fetch_add(1, Ordering::Release);
+    }
+
+    /// A caller that has searched from this block writes. Before the answers: those who see them search there.
+    pub(crate) fn note_search(&self, block: u64) {
+        self.from.store(block, Ordering::Relaxed);
+    }
+
+    /// The block to search from after an answer.
+    pub(crate) fn searched_from(&self) -> u64 {
+        self.from.load(Ordering::Relaxed)
     }
 
     /// The number of answers that were noted.

@@ -41,7 +41,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// keeps its frame and rights. The holder of a pin may write. So the page is copied word by
     /// word, and each word is read once. The frame is allocated first: nothing may fail once
     /// the entry is Busy. Writes the child's entry and returns the counter that it adds to. If the memory of the page fails
-    /// meanwhile the child finds that out at its first touch: the parent's page is pinned, and stays.
+    /// meanwhile the child finds that out at its first touch: the parent's page stays.
     #[cold]
     pub(super) fn copy_for_child(
         &self,

@@ -178,8 +178,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // The holder of the pin may be writing.
         if vm.copy_stored_to(to, old.pfn, pmd.nr_pages()).is_err() {
             vm.count(Event::CopyFailed, 1);
-            vm.free_pool_page(to, Claim::Nothing);
+            // First: the release takes locks.
             give_up(old);
+            vm.free_pool_page(to, Claim::Nothing);
             return Some(Entry::Poison);
         }
         vm.make_pool_page(source.pool, to, self.family, vm.frames.desc(old.pfn).index.get());
