@@ -29,7 +29,7 @@ impl<M: Machine> Vm<M> {
         if !self.has_file_objects() || !may_be_visited(self.object(id).nr_members.load(Ordering::Relaxed)) {
             return;
         }
-        let _nr_begun = self.begin_writes(&self.keep_object(id), file, pages);
+        let _nr_begun = self.begin_writes(&self.keep_object(id), file, pages, &|| ());
         let nr_pages = self.object_nr_pages(id);
         let mut batch = DropBatch::new(self);
         let mut skip_to = pages.start;

@@ -52,11 +52,12 @@ struct Round<'a> {
 
 impl<M: Machine> Vm<M> {
     /// Writes dirty folios until about so many frames are written, or so many blocks were searched. If there are none, waits
-    /// for others who write. Returns whether there may be clean folios now. `nr_answers` were there when there were none.
-    pub(crate) fn write_dirty(&self, nr_blocks: u64, nr_frames: u64, nr_answers: u64) -> bool {
+    /// for others who write. Returns the block to search from if there may be clean folios now. `nr_answers` were there when there
+    /// were none.
+    pub(crate) fn write_dirty(&self, nr_blocks: u64, nr_frames: u64, nr_answers: u64) -> Option<u64> {
         self.assert_outside();
         if !self.has_file_objects() {
-            return false;
+            return None;
         }
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
@@ -75,7 +76,7 @@ impl<M: Machine> Vm<M> {
         // The machine takes them in order: with the last one the others are over.
         let Some(last) = round.last else {
             drop(round);
-            return self.wait_for_other_writers(nr_answers);
+            return self.wait_for_other_writers(nr_answers).then(|| self.writers.searched_from());
         };
         for _ in 0..MOST_WAITS {
             if !self.frames.desc(last).state().is_being_written() {
@@ -84,7 +85,7 @@ impl<M: Machine> Vm<M> {
             self.machine.relax();
         }
         self.writers.note_answer();
-        true
+        Some(from)
     }
 
     fn write_dirty_of<'vm>(&'vm self, b: BlockId, round: &mut Round<'vm>) {
@@ -102,14 +103,20 @@ impl<M: Machine> Vm<M> {
             let Some((object, page)) = self.object_of(pfn) else { continue };
             let Some(file) = self.object_file(object.id) else { continue };
             let storage = self.machine.storage(file);
-            if round.claim.as_ref().is_none_or(|claim| claim.storage() != storage) {
-                // The old one goes when the new one is there: those who wait see a writer.
-                let Some(claim) = self.writers.claim(storage, &self.machine) else { continue };
-                round.claim = Some(claim);
+            // Not given up in between: those who wait see a writer.
+            let is_claimed = if let Some(claim) = &mut round.claim {
+                claim.change_to(storage, &self.machine)
+            } else {
+                round.claim = self.writers.claim(storage, &self.machine);
+                round.claim.is_some()
+            };
+            if !is_claimed {
+                continue;
             }
             self.writers.note_search(round.from);
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };
-            round.nr_begun += self.begin_writes(&object, file, pages).max(LEAST_AT_ONCE);
+            let answered = || self.writers.note_answer();
+            round.nr_begun += self.begin_writes(&object, file, pages, &answered).max(LEAST_AT_ONCE);
             round.last = Some(pfn);
         }
     }

@@ -54,7 +54,7 @@ impl DeferredSections {
 
     /// Frames of sections that have not had their turn.
     pub(crate) fn nr_pages(&self) -> u64 {
-        self.nr_pages.load(Ordering::Relaxed)
+        self.nr_pages.load(Ordering::Acquire)
     }
 }
 
@@ -111,7 +111,7 @@ impl<M: Machine> Memory<M> {
         mem::zero_frames(&self.machine, blocks_at, BLOCK_FRAMES_PER_MEM_SECTION.into());
         self.lay_out(section, descs_at, blocks_at, 0);
         self.bring(section, Content::Unknown);
-        deferred.nr_pages.fetch_sub(MEM_SECTION_FRAMES, Ordering::Relaxed);
+        deferred.nr_pages.fetch_sub(MEM_SECTION_FRAMES, Ordering::Release);
         true
     }
 }

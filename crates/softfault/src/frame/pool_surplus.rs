@@ -23,6 +23,7 @@ use crate::account::Event;
 use crate::addr::Pfn;
 use crate::lock::Spin;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
 impl<M: Machine> Memory<M> {
@@ -78,7 +79,9 @@ impl<M: Machine> Memory<M> {
             }
         };
         let nr_brought = brought.nr();
+        let mut pace = Pace::new(&self.machine);
         while let Some(first) = brought.pop(&self.frames) {
+            pace.step();
             if reserved.is_ok() {
                 // The claim is the caller's.
                 self.pool_put(id, first);

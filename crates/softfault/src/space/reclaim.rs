@@ -8,7 +8,7 @@
 //! ```text
 //! reclaiming held   clean folios are dropped; none? huge pages of zeroes are split     frames were freed: again
 //! nothing held      none? dirty folios are written; the machine may never return       writers.rs
-//! reclaiming held   the same search again, from the blocks that were written
+//! reclaiming held   the search again, in the blocks that were written, else in the next ones
 //! ```
 //!
 //! Locks on entry: none, no section. Takes the lock `reclaiming`.
@@ -158,13 +158,16 @@ impl<M: Machine> Vm<M> {
         let mut nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
         drop(reaction);
         let mut nr_progress = nr_freed;
-        if nr_freed == 0 && (self.reclaim.write_dirty)(self, nr_blocks, nr_frames, nr_answers) {
+        if nr_freed == 0 && self.has_file_objects() {
+            let written_from = (self.reclaim.write_dirty)(self, nr_blocks, nr_frames, nr_answers);
             let _reaction = self.reclaiming.lock(&self.machine);
-            // Searches of others have moved it past the folios that were written.
-            self.clean_cursor.store(self.writers.searched_from(), Ordering::Relaxed);
+            if let Some(block) = written_from {
+                // Searches have moved it past the folios that were written.
+                self.clean_cursor.store(block, Ordering::Relaxed);
+            }
             nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
-            // Written, and dropped by others: progress all the same.
-            nr_progress = if nr_freed == 0 && by_another() { PROGRESS } else { nr_freed };
+            // Few were written for each answer, or others have dropped them: progress all the same.
+            nr_progress = if nr_freed > 0 || by_another() { PROGRESS } else { 0 };
         }
         if self.has_file_objects() {
             retries.note_freed(nr_progress);

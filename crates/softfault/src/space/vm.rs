@@ -32,7 +32,7 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) shrink: fn(&Vm<M>, u64, u64, Shortage) -> u64,
     /// Writes about so many dirty frames of files in so many blocks, or waits for others who do. Called without the lock, and
     /// given the answers to writes that there were before the search for clean folios. Returns whether to search again.
-    pub(crate) write_dirty: fn(&Vm<M>, u64, u64, u64) -> bool,
+    pub(crate) write_dirty: fn(&Vm<M>, u64, u64, u64) -> Option<u64>,
     /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.

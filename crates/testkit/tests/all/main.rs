@@ -36,6 +36,8 @@ mod errno;
 mod explicit;
 #[path = "../failing_allocation.rs"]
 mod failing_allocation;
+#[path = "../failing_copies/main.rs"]
+mod failing_copies;
 #[path = "../fast_path/main.rs"]
 mod fast_path;
 #[path = "../fault_around.rs"]

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Heap that a place at a bell costs, on both sides.
-const HEAP_PER_PLACE: usize = 80;
+const HEAP_PER_PLACE: usize = 112;
 /// So many places are in what a thread costs: to read a pipe never fails for want
 /// of memory.
 const NR_FREE_PLACES: usize = 2;

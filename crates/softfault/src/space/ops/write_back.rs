@@ -15,7 +15,7 @@
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
-use crate::addr::ObjectPages;
+use crate::addr::{ObjectPages, Pfn};
 use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, WriteError};
 use crate::source::file_write::{BegunWrite, PageWrite};
 use crate::source::handle::SharedObject;
@@ -56,7 +56,7 @@ impl<M: Machine> Vm<M> {
         let kept = self.keep_object(id);
         let nr_errors = self.nr_write_errors(id);
         for _ in 0..2 {
-            let begun = self.begin_all(&kept, file, pages);
+            let begun = self.begin_all(&kept, file, pages, &|| ());
             self.wait_for_writes(id, pages);
             if begun.is_all {
                 break;
@@ -65,12 +65,19 @@ impl<M: Machine> Vm<M> {
         if self.take_write_error(id, nr_errors) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
-    /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios.
-    pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, pages: ObjectPages) -> u64 {
-        self.begin_all(kept, file, pages).nr_pages
+    /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios. Calls
+    /// `answered` when folios of a batch are written.
+    pub(crate) fn begin_writes(
+        &self,
+        kept: &KeptObject<'_, M>,
+        file: FileId,
+        pages: ObjectPages,
+        answered: &dyn Fn(),
+    ) -> u64 {
+        self.begin_all(kept, file, pages, answered).nr_pages
     }
 
-    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> Begun {
+    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages, answered: &dyn Fn()) -> Begun {
         let mut all = Begun { nr_pages: 0, is_all: true };
         while pages.start < pages.end {
             let mut batch: Batch = [const { None }; MOST_AT_ONCE];
@@ -104,7 +111,10 @@ impl<M: Machine> Vm<M> {
                 ControlFlow::Break(())
             });
             pages.start = next;
-            self.write_batch(kept, file, &mut batch[..nr]);
+            let last = self.write_batch(kept, file, &mut batch[..nr]);
+            if last.is_some_and(|head| !self.frames.desc(head).state().is_being_written()) {
+                answered();
+            }
             if must_wait {
                 self.machine.relax();
             }
@@ -112,11 +122,9 @@ impl<M: Machine> Vm<M> {
         all
     }
 
-    /// Writes folios that the caller has begun, in the order of their pages.
-    fn write_batch(&self, kept: &KeptObject<'_, M>, file: FileId, batch: &mut [Option<BegunWrite>]) {
-        if batch.is_empty() {
-            return;
-        }
+    /// Writes folios that the caller has begun, in the order of their pages. Returns the head of the last one.
+    fn write_batch(&self, kept: &KeptObject<'_, M>, file: FileId, batch: &mut [Option<BegunWrite>]) -> Option<Pfn> {
+        let last = batch.last()?.as_ref()?.head();
         self.grace_everywhere();
         let mut mapped =
             batch.iter().flatten().filter(|begun| self.may_be_mapped(begun)).map(BegunWrite::pages).peekable();
@@ -127,13 +135,10 @@ impl<M: Machine> Vm<M> {
             self.protect_object_pages(kept.id, pages);
         }
         drop(mapped);
-        let last = batch.last().and_then(Option::as_ref).map(BegunWrite::head);
         for begun in batch.iter_mut().filter_map(Option::take) {
             self.write_to_file(kept, file, begun);
         }
-        if last.is_some_and(|head| !self.frames.desc(head).state().is_being_written()) {
-            self.writers.note_answer();
-        }
+        Some(last)
     }
 
     /// Waits until none of the pages is in a write that had begun before.

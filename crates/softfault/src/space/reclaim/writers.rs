@@ -49,15 +49,22 @@ impl Writers {
     /// Claims a storage, unless another caller has it, or all places are taken.
     pub(crate) fn claim<M: Machine>(&self, storage: StorageId, machine: &M) -> Option<Claim<'_>> {
         let _lock = Spin::lock(&self.lock, machine);
-        let taken = self.taken.load(Ordering::Acquire);
-        let is_taken = |place: &usize| taken & 1 << place != 0;
-        if (0..NR_PLACES).filter(is_taken).any(|place| self.storages[place].get() == storage.0) {
+        if self.is_claimed(storage) {
             return None;
         }
-        let place = (0..NR_PLACES).find(|place| !is_taken(place))?;
+        let place = (0..NR_PLACES).find(|place| !self.is_taken(*place))?;
         self.storages[place].set(storage.0);
         self.taken.fetch_or(1 << place, Ordering::AcqRel);
         Some(Claim { writers: self, place, storage })
+    }
+
+    fn is_taken(&self, place: usize) -> bool {
+        self.taken.load(Ordering::Acquire) & 1 << place != 0
+    }
+
+    /// Under the lock.
+    fn is_claimed(&self, storage: StorageId) -> bool {
+        (0..NR_PLACES).any(|place| self.is_taken(place) && self.storages[place].get() == storage.0)
     }
 
     /// The caller's folios are written, or it waits no longer.
@@ -87,8 +94,19 @@ impl Writers {
 }
 
 impl Claim<'_> {
-    pub(crate) fn storage(&self) -> StorageId {
-        self.storage
+    /// Claims another storage with the same place, unless another caller has it. Then the claim is as before. Returns whether it is
+    /// of that storage now.
+    pub(crate) fn change_to<M: Machine>(&mut self, storage: StorageId, machine: &M) -> bool {
+        if self.storage == storage {
+            return true;
+        }
+        let _lock = Spin::lock(&self.writers.lock, machine);
+        if self.writers.is_claimed(storage) {
+            return false;
+        }
+        self.writers.storages[self.place].set(storage.0);
+        self.storage = storage;
+        true
     }
 }
 

@@ -82,7 +82,8 @@ pub enum Jump {
     Open(Opened),
 }
 
-/// A file that is open, as far as a path leads to it.
+/// A file that is open, as far as a path leads to it. An open(2) of that path does not keep what was open: its last
+/// number may be closed meanwhile, as on Linux.
 pub struct Opened {
     /// The file.
     pub inode: Arc<Inode>,
