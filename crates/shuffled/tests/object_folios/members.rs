@@ -84,7 +84,8 @@ fn map_somewhere(w: &World, space: &Space) {
         }
         2 => {
             // In place, unless there is something behind it.
-            if space.mremap(at, bytes, bytes + 4096, MremapFlags::empty(), 0).is_ok() {
+            let is_larger = space.mremap(at, bytes, bytes + 4096, MremapFlags::empty(), 0).is_ok();
+            if is_larger {
                 look(w, space, at + bytes);
             }
         }

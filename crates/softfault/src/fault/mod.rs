@@ -122,7 +122,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`FaultError`]; the address space is as before, but after a copy whose source failed: then the page may be taken out of
-    /// use, as by [`poison_frame`](crate::Memory::poison_frame), and a huge page split.
+    /// use, as by [`poison_frame`](crate::Vm::poison_frame), and a huge page split.
     ///
     /// # Panics
     ///

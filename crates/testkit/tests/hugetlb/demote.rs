@@ -19,6 +19,9 @@ fn sizes(vm: &Vm<Hosted>) -> [u64; 2] {
     })
 }
 
+/// Sizes that the pools of 1 GiB and of 2 MiB may have.
+type Sizes = &'static [[u64; 2]];
+
 /// Plays both calls with a pool of one page of 1 GiB. Returns what they said, and the sizes of the pools then.
 fn play(calls: [Call; 2]) -> Vec<([u64; 2], [u64; 2])> {
     let mut seen = Vec::new();
@@ -44,7 +47,7 @@ fn play(calls: [Call; 2]) -> Vec<([u64; 2], [u64; 2])> {
 #[test]
 fn h6_a_demotion_against_a_new_size() {
     // The call, and what the pools may have then if the page was demoted, or if it was not.
-    let sizes: [(Call, &[[u64; 2]], &[[u64; 2]]); 4] = [
+    let sizes: [(Call, Sizes, Sizes); 4] = [
         (|vm| vm.set_nr_hugepages(Order::PUD, 0).unwrap(), &[[0, 512]], &[[0, 0]]),
         // Memory has one such page.
         (|vm| vm.set_nr_hugepages(Order::PUD, 2).unwrap(), &[[0, 512]], &[]),

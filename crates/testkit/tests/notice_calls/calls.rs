@@ -84,7 +84,7 @@ calls! {
     No "Vm::set_nr_overcommit_hugepages": |s| _ = s.vm.set_nr_overcommit_hugepages(Order::PMD, 0);
     No "Vm::demote_hugepages": |s| _ = s.vm.demote_hugepages(1);
     No "Vm::hugetlb_counts": |s| _ = s.vm.hugetlb_counts(Order::PMD);
-    No "Vm::hugetlb_counts_as_they_are": |s| _ = s.vm.hugetlb_counts_as_they_are(Order::PMD);
+    Yes "Vm::hugetlb_counts_as_they_are": |s| _ = s.vm.hugetlb_counts_as_they_are(Order::PMD);
     Yes "Vm::hugetlb_lock_stat": |s| _ = s.vm.hugetlb_lock_stat();
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
