@@ -23,7 +23,7 @@ use crate::addr::{BLOCK_FRAMES, BlockId, ObjectPages, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::Vm;
-use crate::space::reclaim::writers::Claim;
+use crate::space::reclaim::writers::StorageClaim;
 use crate::sync::{self, Ordering};
 
 /// The approximate number of frames that are written for one refusal.
@@ -47,7 +47,7 @@ struct Round<'a> {
     /// The head of the last folio that was begun.
     last: Option<Pfn>,
     /// One at a time: a storage whose pages are written already does not wait for the next one.
-    claim: Option<Claim<'a>>,
+    claim: Option<StorageClaim<'a>>,
 }
 
 impl<M: Machine> Vm<M> {
@@ -104,7 +104,7 @@ impl<M: Machine> Vm<M> {
             let Some(file) = self.object_file(object.id) else { continue };
             let storage = self.machine.storage(file);
             // Not given up in between: those who wait see a writer.
-            let is_claimed = if let Some(claim) = &mut round.claim {
+            let is_claimed = if let Some(claim) = &round.claim {
                 claim.change_to(storage, &self.machine)
             } else {
                 round.claim = self.writers.claim(storage, &self.machine);

@@ -33,10 +33,9 @@ pub(crate) struct Writers {
 
 /// The right to write to a storage, until this is dropped.
 #[must_use]
-pub(crate) struct Claim<'a> {
+pub(crate) struct StorageClaim<'a> {
     writers: &'a Writers,
     place: usize,
-    storage: StorageId,
 }
 
 impl Writers {
@@ -47,7 +46,7 @@ impl Writers {
     }
 
     /// Claims a storage, unless another caller has it, or all places are taken.
-    pub(crate) fn claim<M: Machine>(&self, storage: StorageId, machine: &M) -> Option<Claim<'_>> {
+    pub(crate) fn claim<M: Machine>(&self, storage: StorageId, machine: &M) -> Option<StorageClaim<'_>> {
         let _lock = Spin::lock(&self.lock, machine);
         if self.is_claimed(storage) {
             return None;
@@ -55,7 +54,7 @@ impl Writers {
         let place = (0..NR_PLACES).find(|place| !self.is_taken(*place))?;
         self.storages[place].set(storage.0);
         self.taken.fetch_or(1 << place, Ordering::AcqRel);
-        Some(Claim { writers: self, place, storage })
+        Some(StorageClaim { writers: self, place })
     }
 
     fn is_taken(&self, place: usize) -> bool {
@@ -93,24 +92,24 @@ impl Writers {
     }
 }
 
-impl Claim<'_> {
+impl StorageClaim<'_> {
     /// Claims another storage with the same place, unless another caller has it. Then the claim is as before. Returns whether it is
     /// of that storage now.
-    pub(crate) fn change_to<M: Machine>(&mut self, storage: StorageId, machine: &M) -> bool {
-        if self.storage == storage {
+    pub(crate) fn change_to<M: Machine>(&self, storage: StorageId, machine: &M) -> bool {
+        let mine = &self.writers.storages[self.place];
+        if mine.get() == storage.0 {
             return true;
         }
         let _lock = Spin::lock(&self.writers.lock, machine);
         if self.writers.is_claimed(storage) {
             return false;
         }
-        self.writers.storages[self.place].set(storage.0);
-        self.storage = storage;
+        mine.set(storage.0);
         true
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for StorageClaim<'_> {
     fn drop(&mut self) {
         // Release: a caller that finds no writer any more finds its answers.
         self.writers.taken.fetch_and(!(1 << self.place), Ordering::Release);

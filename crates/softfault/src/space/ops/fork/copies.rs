@@ -34,20 +34,20 @@ use crate::table::format::Leaf;
 use crate::table::take::{Guards, Removal};
 
 /// No smaller size of an object begins until this is dropped.
-struct Copying<'a, M: Machine> {
+struct CountedFork<'a, M: Machine> {
     object: &'a ObjectData,
     machine: &'a M,
 }
 
-impl<'a, M: Machine> Copying<'a, M> {
-    fn begin(object: &'a ObjectData, machine: &'a M) -> Copying<'a, M> {
+impl<'a, M: Machine> CountedFork<'a, M> {
+    fn begin(object: &'a ObjectData, machine: &'a M) -> CountedFork<'a, M> {
         object.nr_copying.fetch_add(1, Ordering::AcqRel);
         sync::fence();
-        Copying { object, machine }
+        CountedFork { object, machine }
     }
 }
 
-impl<M: Machine> Drop for Copying<'_, M> {
+impl<M: Machine> Drop for CountedFork<'_, M> {
     fn drop(&mut self) {
         self.object.nr_copying.fetch_sub(1, Ordering::AcqRel);
         self.machine.unpark(&self.object.nr_copying);
@@ -82,7 +82,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if object.nr_cuts.load(Ordering::Relaxed) == before {
                 return Ok(());
             }
-            let _copying = copying.get_or_insert_with(|| Copying::begin(object, &self.vm.machine));
+            let _copying = copying.get_or_insert_with(|| CountedFork::begin(object, &self.vm.machine));
             let removal = Removal::keeping_tables(vma.range, Guards::Remove);
             child.space.remove_pages(&child.writer, &removal, Why::Discard);
         }
