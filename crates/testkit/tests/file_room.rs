@@ -206,6 +206,30 @@ fn a_write_that_blocks_for_ever_stops_nobody_else() {
     });
 }
 
+/// Writes that fail, or stay under way, are no progress: the caller is refused after one attempt, and what is dirty is kept.
+#[test]
+fn a_storage_that_takes_nothing_refuses_soon() {
+    for writes in [Writes::Fail, Writes::Stay] {
+        in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
+            let (storage, object) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
+            map(w.space, BASE, ARENA_PAGES, &object, 0);
+            storage.set(writes);
+            let nr_stored = (0..ARENA_PAGES).take_while(|page| w.space.write(BASE + page * PAGE, &[9]).is_ok()).count();
+            assert!(nr_stored > ARENA_PAGES as usize / 2, "{nr_stored}");
+            let nr_writes = storage.log().len() + storage.nr_kept();
+            // Memory may be refused twice, to the fault and to what it needs.
+            assert!((1..=1280).contains(&nr_writes), "{nr_writes}");
+            (0..storage.nr_kept()).for_each(|_| storage.end_one(w.vm, Ok(())));
+            storage.set(Writes::End);
+            // The error of failed writes is told once.
+            let _error = object.write_back(ALL);
+            assert_eq!(object.write_back(ALL), Ok(()));
+            (0..nr_stored as u64).for_each(|page| assert_eq!(storage.byte(page * PAGE), 9, "page {page}"));
+            w.space.munmap(BASE, ARENA_PAGES * PAGE).unwrap();
+        });
+    }
+}
+
 /// One caller waits for the device. No other one calls it, for any of its files.
 #[test]
 fn a_device_that_does_not_answer_keeps_one_caller() {

@@ -84,7 +84,9 @@ impl<M: Machine> Vm<M> {
             }
             self.machine.relax();
         }
-        self.writers.note_answer();
+        if self.is_written(last) {
+            self.writers.note_answer();
+        }
         Some(from)
     }
 

@@ -27,29 +27,34 @@ pub(crate) mod writers;
 
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
-/// How often it may start again beyond that where there are files, after it has freed many frames itself: a CPU that reads a file takes
-/// them at once. As in Linux (`MAX_RECLAIM_RETRIES`), but there these are the retries without progress.
+/// How often it may start again beyond that where there are files, after reclaims that have freed enough frames: others that read or
+/// store to files may have taken them first. A guess. Linux has no such bound, but one for the retries without progress
+/// (`MAX_RECLAIM_RETRIES`).
 const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
-/// Frames that are many: what a CPU takes at a time.
+/// The same for one frame. Few are freed at a time where many callers drop what one of them has written, and each takes 64.
+const NR_RETRIES_FOR_A_FRAME: u32 = 512;
+/// Frames that are enough for a request of any size: what a CPU takes at a time.
 const PROGRESS: u64 = 64;
 
 /// Remaining retries.
 pub(crate) struct Retries {
     nr: u32,
+    /// Those that were after progress.
     nr_after_progress: u32,
 }
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries { nr: NR_RETRIES, nr_after_progress: NR_RETRIES_AFTER_PROGRESS }
+        Retries { nr: NR_RETRIES, nr_after_progress: 0 }
     }
 }
 
 impl Retries {
-    /// The last one was after a reclaim that has freed so many frames.
-    fn note_freed(&mut self, nr_freed: u64) {
-        if nr_freed >= PROGRESS && self.nr_after_progress > 0 {
-            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress - 1);
+    /// The last one was after a reclaim that has freed enough frames.
+    fn note_progress(&mut self, refused: OutOfFrames) {
+        let most = if refused == OutOfFrames::Frame { NR_RETRIES_FOR_A_FRAME } else { NR_RETRIES_AFTER_PROGRESS };
+        if self.nr_after_progress < most {
+            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress + 1);
         }
     }
 }
@@ -157,7 +162,8 @@ impl<M: Machine> Vm<M> {
         }
         let mut nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
         drop(reaction);
-        let mut nr_progress = nr_freed;
+        let mut is_progress = nr_freed >= nr_of_progress(refused);
+        let mut is_written = false;
         if nr_freed == 0 && self.has_file_objects() {
             let written_from = (self.reclaim.write_dirty)(self, nr_blocks, nr_frames, nr_answers);
             let _reaction = self.reclaiming.lock(&self.machine);
@@ -166,13 +172,14 @@ impl<M: Machine> Vm<M> {
                 self.clean_cursor.store(block, Ordering::Relaxed);
             }
             nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
-            // Few were written for each answer, or others have dropped them: progress all the same.
-            nr_progress = if nr_freed > 0 || by_another() { PROGRESS } else { 0 };
+            // The pages behind a dirty one lie in other blocks, or others have dropped them: progress all the same.
+            is_written = self.writers.nr_answers() != nr_answers;
+            is_progress = nr_freed > 0 || is_written || by_another();
         }
-        if self.has_file_objects() {
-            retries.note_freed(nr_progress);
+        if is_progress && self.has_file_objects() {
+            retries.note_progress(refused);
         }
-        nr_freed > 0 || by_another()
+        nr_freed > 0 || is_written || by_another()
     }
 
     /// Frees frames, under the lock. Returns their number.
@@ -248,6 +255,15 @@ fn nr_to_free(refused: OutOfFrames, nr_total: u64) -> Option<u64> {
         OutOfFrames::Frames(nr_frames) => Some(u64::from(nr_frames)).filter(|nr| *nr <= nr_total),
         // Any frame may be the missing one of a run.
         OutOfFrames::Block(order) => Some(u64::MAX).filter(|_| order.nr_pages() <= nr_total),
+    }
+}
+
+/// Number of freed frames with which the caller may start again many times.
+fn nr_of_progress(refused: OutOfFrames) -> u64 {
+    match refused {
+        OutOfFrames::Frame => 1,
+        OutOfFrames::Frames(nr_frames) => u64::from(nr_frames).clamp(1, PROGRESS),
+        OutOfFrames::Block(_) => PROGRESS,
     }
 }
 

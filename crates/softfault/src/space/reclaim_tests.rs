@@ -7,6 +7,7 @@ use crate::linux::{Advice, MapFlags, MremapFlags};
 use crate::policy::huge::Enabled;
 use crate::space::vm::Shortage;
 use crate::space::{AddressSpace, Vm};
+use crate::sync::Ordering;
 use crate::testing::Plain;
 use crate::testing::{FIXED_PRIVATE, RW, vm};
 use crate::tunables::Tunables;
@@ -135,6 +136,65 @@ fn a_stack_grows_after_reclaim() {
         space.write(AT - i * 4096, &[1]).unwrap();
         vm.fail_allocation(None);
     }
+}
+
+/// Frames are freed, and others have taken them.
+fn find_one_frame(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
+    1
+}
+
+/// Where files are dropped, others take what a caller has freed, many times; but not for ever.
+#[test]
+fn few_frames_are_progress_for_a_frame() {
+    let mut vm = vm(4096, tunables());
+    vm.reclaim.shrink = find_one_frame;
+    vm.has_files.store(1, Ordering::Relaxed);
+    let starts_again = |refused: OutOfFrames| {
+        let mut nr_attempts = 0;
+        let end = vm.with_reclaim(&mut || {
+            nr_attempts += 1;
+            Err::<(), _>(refused)
+        });
+        assert_eq!(end, Err(refused));
+        nr_attempts - 1
+    };
+    assert_eq!(starts_again(OutOfFrames::Frame), 3 + 512);
+    assert_eq!(starts_again(OutOfFrames::frames(1)), 3 + 16);
+    // Too few for these.
+    assert_eq!(starts_again(OutOfFrames::frames(2)), 3);
+    assert_eq!(starts_again(OutOfFrames::Block(Order(9))), 3);
+}
+
+fn find_nothing(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
+    0
+}
+
+fn write_elsewhere(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: u64) -> Option<u64> {
+    vm.writers.note_answer();
+    Some(0)
+}
+
+fn write_in_vain(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: u64) -> Option<u64> {
+    Some(0)
+}
+
+/// Folios have become clean, in blocks that the next reclaims look at.
+#[test]
+fn what_is_written_elsewhere_is_progress() {
+    let nr_attempts_with = |write_dirty| {
+        let mut vm = vm(4096, tunables());
+        (vm.reclaim.shrink, vm.reclaim.write_dirty) = (find_nothing, write_dirty);
+        vm.has_files.store(1, Ordering::Relaxed);
+        let mut nr_attempts = 0;
+        let end = vm.with_reclaim(&mut || {
+            nr_attempts += 1;
+            Err::<(), _>(OutOfFrames::Frame)
+        });
+        assert_eq!(end, Err(OutOfFrames::Frame));
+        nr_attempts
+    };
+    assert_eq!(nr_attempts_with(write_elsewhere), 1 + 3 + 512);
+    assert_eq!(nr_attempts_with(write_in_vain), 1);
 }
 
 std::thread_local! {

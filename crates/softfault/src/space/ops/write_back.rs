@@ -66,7 +66,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios. Calls
-    /// `answered` when folios of a batch are written.
+    /// `answered` when folios of a batch have become clean.
     pub(crate) fn begin_writes(
         &self,
         kept: &KeptObject<'_, M>,
@@ -112,7 +112,7 @@ impl<M: Machine> Vm<M> {
             });
             pages.start = next;
             let last = self.write_batch(kept, file, &mut batch[..nr]);
-            if last.is_some_and(|head| !self.frames.desc(head).state().is_being_written()) {
+            if last.is_some_and(|head| self.is_written(head)) {
                 answered();
             }
             if must_wait {
@@ -120,6 +120,12 @@ impl<M: Machine> Vm<M> {
             }
         }
         all
+    }
+
+    /// Whether a folio is clean whose write was begun: the file has taken it, and no program has stored to it since.
+    pub(crate) fn is_written(&self, head: Pfn) -> bool {
+        let state = self.frames.desc(head).state();
+        !state.is_being_written() && !state.is_dirty_folio()
     }
 
     /// Writes folios that the caller has begun, in the order of their pages. Returns the head of the last one.
