@@ -84,7 +84,7 @@ impl<M: Machine> Vm<M> {
             }
             self.machine.relax();
         }
-        if self.is_written(last) {
+        if self.is_clean_now(last) {
             self.writers.note_answer();
         }
         Some(from)

@@ -112,7 +112,7 @@ impl<M: Machine> Vm<M> {
             });
             pages.start = next;
             let last = self.write_batch(kept, file, &mut batch[..nr]);
-            if last.is_some_and(|head| self.is_written(head)) {
+            if last.is_some_and(|head| self.is_clean_now(head)) {
                 answered();
             }
             if must_wait {
@@ -123,7 +123,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether a folio is clean whose write was begun: the file has taken it, and no program has stored to it since.
-    pub(crate) fn is_written(&self, head: Pfn) -> bool {
+    pub(crate) fn is_clean_now(&self, head: Pfn) -> bool {
         let state = self.frames.desc(head).state();
         !state.is_being_written() && !state.is_dirty_folio()
     }
