@@ -1,7 +1,7 @@
 //! `softfault shell`, with what is typed coming through a pipe.
 
 use std::io::{Read, Write};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 fn shell(args: &[&str], typed: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
@@ -19,13 +19,17 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn commands_are_typed_and_run() {
-    let output = shell(&[], "echo a$((6*7))b\nls /bin | grep -c busybox\nexit 5\n");
-    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(5), "{shown}{errors}");
-    // A terminal shows what is typed, then what comes of it, each line from its beginning.
-    for line in ["echo a$((6*7))b\r\n", "\r\na42b\r\n", "\r\n1\r\n"] {
-        assert!(shown.contains(line), "{line:?}: {shown:?}{errors}");
+    let (mut child, mut keys, mut screen) = machine(&[]);
+    let mut shown = String::new();
+    // A terminal shows what is typed when it comes: each line is typed when the shell asks for it.
+    for (typed, answer) in [("echo a$((6*7))b", "\r\na42b\r\n~ # "), ("ls /bin | grep -c busybox", "\r\n1\r\n~ # ")] {
+        read_until(&mut screen, &mut shown, "~ # ");
+        shown.clear();
+        writeln!(keys, "{typed}").expect("it reads");
+        read_until(&mut screen, &mut shown, &format!("{typed}{answer}"));
     }
+    keys.write_all(b"exit 5\n").expect("it reads");
+    assert_eq!(child.wait().expect("it ends").code(), Some(5), "{shown}");
 }
 
 #[test]
@@ -34,6 +38,15 @@ fn the_kernel_gets_its_parameters() {
     let output = shell(&parameters, "cat /proc/cmdline /sys/kernel/mm/transparent_hugepage/enabled\n");
     let shown = text(&output.stdout);
     assert!(shown.contains("transparent_hugepage=madvise\r\nalways [madvise] never\r\n"), "{shown:?}");
+}
+
+/// A machine that waits for keys.
+fn machine(args: &[&str]) -> (Child, ChildStdin, ChildStdout) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    command.arg("shell").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it was just built");
+    let (keys, screen) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    (child, keys, screen)
 }
 
 /// Reads until `wanted` was shown.
@@ -48,10 +61,7 @@ fn read_until(from: &mut impl Read, shown: &mut String, wanted: &str) {
 
 #[test]
 fn keys_edit_interrupt_and_end() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
-    command.args(["shell", "--cpus", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("it was just built");
-    let (mut keys, mut screen) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let (mut child, mut keys, mut screen) = machine(&["--cpus", "1"]);
     let mut shown = String::new();
     keys.write_all(b"echo eraxx\x7f\x7fsed\n").expect("it reads");
     read_until(&mut screen, &mut shown, "\r\nerased\r\n");

@@ -8,11 +8,7 @@ use common::objects::{EXTRA, map, orders, touch};
 use common::storage::{Storage, Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::policy::huge::Enabled;
-use softfault::{
-    Access, Advice, CpuId, Errno, Event, FaultError, HugeKnobs, ObjectWriteError, StorageId, Tunables, Vm, WriteError,
-};
-use softfault_testkit::formats::Tested;
+use softfault::{Access, Advice, CpuId, Errno, Event, FaultError, ObjectWriteError, StorageId, WriteError};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
@@ -206,30 +202,6 @@ fn a_write_that_blocks_for_ever_stops_nobody_else() {
     });
 }
 
-/// Writes that fail, or stay under way, are no progress: the caller is refused after one attempt, and what is dirty is kept.
-#[test]
-fn a_storage_that_takes_nothing_refuses_soon() {
-    for writes in [Writes::Fail, Writes::Stay] {
-        in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
-            let (storage, object) = storage(w, ARENA_PAGES * PAGE, BASE_ORDERS);
-            map(w.space, BASE, ARENA_PAGES, &object, 0);
-            storage.set(writes);
-            let nr_stored = (0..ARENA_PAGES).take_while(|page| w.space.write(BASE + page * PAGE, &[9]).is_ok()).count();
-            assert!(nr_stored > ARENA_PAGES as usize / 2, "{nr_stored}");
-            let nr_writes = storage.log().len() + storage.nr_kept();
-            // Memory may be refused twice, to the fault and to what it needs.
-            assert!((1..=1280).contains(&nr_writes), "{nr_writes}");
-            (0..storage.nr_kept()).for_each(|_| storage.end_one(w.vm, Ok(())));
-            storage.set(Writes::End);
-            // The error of failed writes is told once.
-            let _error = object.write_back(ALL);
-            assert_eq!(object.write_back(ALL), Ok(()));
-            (0..nr_stored as u64).for_each(|page| assert_eq!(storage.byte(page * PAGE), 9, "page {page}"));
-            w.space.munmap(BASE, ARENA_PAGES * PAGE).unwrap();
-        });
-    }
-}
-
 /// One caller waits for the device. No other one calls it, for any of its files.
 #[test]
 fn a_device_that_does_not_answer_keeps_one_caller() {
@@ -272,60 +244,5 @@ fn a_caller_waits_for_the_write_of_another() {
             assert!(pages.all(|page| w.space.write(EXTRA + page * PAGE, &[1]).is_ok()));
             assert!(nr_left.load(SeqCst) > 1000, "it did not wait");
         });
-    });
-}
-
-/// Frames of a machine whose callers search two of its sixteen blocks at a time.
-const WIDE_PAGES: u64 = 16 * 512;
-
-fn in_narrow_windows(nr_cpus: usize, test: impl Fn(&World<'_>)) {
-    let config = Format::config().with_nr_cpus(nr_cpus).with_arena_bytes(WIDE_PAGES * PAGE);
-    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
-    let tunables = Tunables::default().with_readahead_bytes(0).with_thp(thp).with_shrink_blocks_direct(2);
-    let vm = Vm::new(softfault_host::Hosted::with_format(config).unwrap(), tunables).unwrap();
-    let cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let space = vm.new_space().unwrap();
-    test(&World { vm: &vm, cpu: &cpu, space: &space });
-    check(&vm, &[&space]);
-}
-
-/// The folios that a caller has written are those that it drops, also where it looks at a small part of memory.
-#[test]
-fn a_window_smaller_than_memory_is_enough() {
-    in_narrow_windows(1, |w| {
-        let nr_pages = 3 * WIDE_PAGES;
-        let (storage, object) = storage(w, nr_pages * PAGE, BASE_ORDERS);
-        map(w.space, BASE, nr_pages, &object, 0);
-        (0..nr_pages).for_each(|page| store(w, page, page as u8 | 1));
-        assert_eq!((w.vm.event(Event::RefusedOutOfFrames), object.write_back(ALL)), (0, Ok(())));
-        (0..nr_pages).for_each(|page| assert_eq!(storage.byte(page * PAGE), page as u8 | 1, "page {page}"));
-    });
-}
-
-/// Each takes the pages that the other one has written, and none is refused while the storage answers.
-#[test]
-fn programs_store_to_one_storage_and_none_is_refused() {
-    const NR_CPUS: u64 = 4;
-    in_narrow_windows(NR_CPUS as usize, |w| {
-        let nr_pages = 2 * WIDE_PAGES;
-        let (storage, object) = storage(w, nr_pages * PAGE, BASE_ORDERS);
-        map(w.space, BASE, nr_pages, &object, 0);
-        let stores = |space: &Space<'_>, cpu: u64| {
-            for page in (cpu..nr_pages).step_by(NR_CPUS as usize) {
-                space.write(BASE + page * PAGE, &[page as u8 | 1]).unwrap();
-            }
-        };
-        thread::scope(|scope| {
-            for cpu in 1..NR_CPUS {
-                let (vm, space, stores) = (w.vm, w.space, &stores);
-                scope.spawn(move || {
-                    let _cpu = vm.machine().bind(CpuId(cpu as u16)).unwrap();
-                    stores(space, cpu);
-                });
-            }
-            stores(w.space, 0);
-        });
-        assert_eq!((w.vm.event(Event::RefusedOutOfFrames), object.write_back(ALL)), (0, Ok(())));
-        (0..nr_pages).for_each(|page| assert_eq!(storage.byte(page * PAGE), page as u8 | 1, "page {page}"));
     });
 }

@@ -22,7 +22,7 @@ use crate::space::Vm;
 use crate::space::vm::Shortage;
 use crate::sync::Ordering;
 
-/// The largest number of frames that a refusal of one frame frees: the next refusal goes on.
+/// The largest number of frames that one refusal frees: the next refusal goes on.
 const MOST_AT_A_TIME: u64 = 512;
 /// With fewer frames, others may have taken them before the refused caller: a CPU takes 64 at a time.
 const ENOUGH: u64 = 256;

@@ -29,29 +29,39 @@ impl<M: Machine> Vm<M> {
         if !self.has_file_objects() || !may_be_visited(self.object(id).nr_members.load(Ordering::Relaxed)) {
             return;
         }
-        let _nr_begun = self.begin_writes(&self.keep_object(id), file, pages, &|| ());
+        self.begin_writes(&self.keep_object(id), file, pages);
+        self.drop_clean_pages(id, pages, Chance::DropUnlessUsed, &mut Pass::advised());
+    }
+
+    /// Drops clean folios that begin in these pages; unless they are used, those that lie in them whole, and the caller's
+    /// own uses are forgotten. Returns the number of frames freed.
+    pub(super) fn drop_clean_pages(&self, id: ObjectId, pages: ObjectPages, chance: Chance, pass: &mut Pass) -> u64 {
         let nr_pages = self.object_nr_pages(id);
+        let is_advised = chance == Chance::DropUnlessUsed;
         let mut batch = DropBatch::new(self);
-        let mut skip_to = pages.start;
+        let (mut skip_to, mut nr_freed) = (pages.start, 0);
         let _ = self.for_each_page(id, pages, &mut |index, slot| {
             let ObjectPage::Frame(frame) = slot.page() else { return ControlFlow::Continue(()) };
             let folio = around(index, frame.order);
-            if index < skip_to || folio.start < pages.start || folio.end.min(nr_pages) > pages.end {
+            let is_outside = folio.start < pages.start || is_advised && folio.end.min(nr_pages) > pages.end;
+            if index < skip_to || is_outside {
                 return ControlFlow::Continue(());
             }
             skip_to = folio.end;
             let head = PageFrame { pfn: frame.head(), ..frame };
             let (object, desc) = (self.keep_object(id), self.frames.desc(head.pfn));
-            // Those of the caller where the folio was dirty, or where it has a copy.
-            desc.forget_use(desc.state());
+            if is_advised {
+                // Those of the caller where the folio was dirty, or where it has a copy.
+                desc.forget_use(desc.state());
+            }
             if desc.state().is_clean_folio() && self.object_begin_move(&object, folio.start, head) {
-                batch.add(object, folio.start, head, Chance::DropUnlessUsed);
+                batch.add(object, folio.start, head, chance);
             }
             if batch.is_full() {
-                batch.run(&mut Pass::advised());
+                nr_freed += batch.run(pass);
             }
             ControlFlow::Continue(())
         });
-        batch.run(&mut Pass::advised());
+        nr_freed + batch.run(pass)
     }
 }

@@ -1,6 +1,7 @@
 //! Why a page was not moved, and why no block was freed: one variant, one counter, one word each.
 
 use crate::account::Event;
+use crate::addr::Order;
 use crate::frame::OutOfFrames;
 use crate::mem::SourceFailed;
 use crate::space::reclaim::FrameRefusal;
@@ -85,7 +86,8 @@ impl FrameRefusal for MigrateRefusal {
     }
 
     fn refused_frames(&self) -> Option<OutOfFrames> {
-        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
+        // Adjacent frames may be missing: any freed one may be of use, or none.
+        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Block(Order::BASE))
     }
 }
 

@@ -1,14 +1,15 @@
-//! Writes dirty folios of files before an allocation is refused, so that they can be dropped.
+//! Writes dirty folios of files before an allocation is refused, and drops them.
 //!
 //! ```text
-//! scan    blocks from where drops go on: a dirty folio of a file ─▶ its storage is claimed    space/reclaim/writers.rs
-//!         ─▶ it and the pages behind it are begun
-//! wait    for writes that stay under way, or for others who write: a bounded time
-//! then    drop_clean.rs
+//! scan    blocks in which nothing clean was found: a dirty folio of a file ─▶ its storage is claimed    space/reclaim/writers.rs
+//!         ─▶ it and the pages behind it are written ─▶ those that are clean now are dropped
+//! wait    for writes that stay under way: a bounded time
+//! then    drop_clean.rs, in the same blocks: what was under way
 //! ```
+//! The pages behind a dirty one may lie in any block, so they are found by their object.
+//!
 //! The machine may block in [`Machine::write_back`], and never return: then this caller stays there, with the claim of that
-//! storage and nothing else. Others that are refused skip the files of that storage. A caller that finds nothing but these waits, since
-//! the answer would make folios clean; but a bounded time, since there may be none.
+//! storage and nothing else. Others that are refused skip the files of that storage.
 //!
 //! A machine that writes later, and takes longer, refuses an allocation that it could have served: it should
 //! write when memory is low, or block.
@@ -20,11 +21,12 @@
 //! Locks on entry: none, no section. Takes the locks of the objects' shards.
 
 use crate::addr::{BLOCK_FRAMES, BlockId, ObjectPages, Pfn};
-use crate::machine::Machine;
+use crate::machine::{Machine, StorageId};
 use crate::pace::Pace;
+use crate::policy::second_chance::{Chance, Pass};
 use crate::space::Vm;
-use crate::space::reclaim::writers::StorageClaim;
-use crate::sync::{self, Ordering};
+use crate::space::reclaim::writers::{Search, StorageClaim, Written};
+use crate::sync::Ordering;
 
 /// The approximate number of frames that are written for one refusal.
 const MOST_AT_A_TIME: u64 = 512;
@@ -33,61 +35,76 @@ const PAGES_AT_ONCE: u64 = 64;
 /// Each beginning counts as so many pages at least: it costs a grace period of all CPUs and a shootdown. Of pages far apart,
 /// 64 are written for a refusal, which is enough for another retry.
 const LEAST_AT_ONCE: u64 = 8;
+/// Beginnings in a row of which nothing became clean, after which the round asks the storage no more: it fails, or programs store to
+/// the same pages all the time. A guess.
+const MOST_IN_VAIN: u32 = 8;
+/// The same for all storages of a round.
+const MOST_IN_VAIN_IN_ALL: u32 = 64;
 /// How often the caller lets others run until a write is over. A guess.
 const MOST_WAITS: u32 = 10_000;
-/// How often until the storage answers another caller: longer, since one that blocks has the pages already. A guess.
-const MOST_WAITS_FOR_OTHERS: u32 = 1_000_000;
-
-/// The pages that a caller writes.
+/// The writes of a caller so far.
 struct Round<'a> {
     nr_frames: u64,
-    /// The block at which the search has begun.
-    from: u64,
     nr_begun: u64,
-    /// The head of the last folio that was begun.
+    nr_freed: u64,
+    /// The head of the last folio whose write stays under way.
     last: Option<Pfn>,
+    /// The storage of the last beginnings in vain, and their number.
+    in_vain: Option<(StorageId, u32)>,
+    nr_in_vain: u32,
+    /// Another caller has the storage of a dirty folio.
+    has_skipped: bool,
     /// One at a time: a storage whose pages are written already does not wait for the next one.
     claim: Option<StorageClaim<'a>>,
 }
 
+impl Round<'_> {
+    fn is_over(&self) -> bool {
+        self.nr_begun >= self.nr_frames || self.nr_in_vain >= MOST_IN_VAIN_IN_ALL
+    }
+
+    fn skips(&self, storage: StorageId) -> bool {
+        self.in_vain.is_some_and(|(failed, nr)| failed == storage && nr >= MOST_IN_VAIN)
+    }
+
+    /// Nothing of a beginning is clean or under way.
+    fn note_in_vain(&mut self, storage: StorageId) {
+        let nr = self.in_vain.filter(|(failed, _)| *failed == storage).map_or(0, |(_, nr)| nr);
+        self.in_vain = Some((storage, nr + 1));
+        self.nr_in_vain += 1;
+    }
+}
+
 impl<M: Machine> Vm<M> {
-    /// Writes dirty folios until about so many frames are written, or so many blocks were searched. If there are none, waits
-    /// for others who write. Returns the block to search from if there may be clean folios now. `nr_answers` were there when there
-    /// were none.
-    pub(crate) fn write_dirty(&self, nr_blocks: u64, nr_frames: u64, nr_answers: u64) -> Option<u64> {
+    /// Writes and drops dirty folios until about so many frames are written, or so many blocks were searched.
+    pub(crate) fn write_dirty(&self, search: &Search) -> Written<'_> {
         self.assert_outside();
-        if !self.has_file_objects() {
-            return None;
-        }
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
-        let from = self.clean_cursor.load(Ordering::Relaxed);
-        let nr_frames = nr_frames.min(MOST_AT_A_TIME);
-        let mut round = Round { nr_frames, from, nr_begun: 0, last: None, claim: None };
-        for b in (0..nr_blocks.min(blocks.nr())).map(|i| blocks.around(from.wrapping_add(i))) {
+        let mut round = Round {
+            nr_frames: search.nr_frames.min(MOST_AT_A_TIME),
+            nr_begun: 0,
+            nr_freed: 0,
+            last: None,
+            in_vain: None,
+            nr_in_vain: 0,
+            has_skipped: false,
+            claim: None,
+        };
+        for b in (0..search.nr_blocks.min(blocks.nr())).map(|i| blocks.around(search.from.wrapping_add(i))) {
             pace.step();
-            if round.nr_begun >= round.nr_frames {
+            if round.is_over() {
                 break;
             }
             if blocks.is_there(b) {
                 self.write_dirty_of(b, &mut round);
             }
         }
-        // The machine takes them in order: with the last one the others are over.
-        let Some(last) = round.last else {
-            drop(round);
-            return self.wait_for_other_writers(nr_answers).then(|| self.writers.searched_from());
-        };
-        for _ in 0..MOST_WAITS {
-            if !self.frames.desc(last).state().is_being_written() {
-                break;
-            }
-            self.machine.relax();
+        if let Some(last) = round.last {
+            self.wait_for_write(last);
         }
-        if self.is_clean_now(last) {
-            self.writers.note_answer();
-        }
-        Some(from)
+        let Round { nr_freed, last, has_skipped, claim, .. } = round;
+        Written { nr_freed, was_under_way: last.is_some(), has_skipped, claim }
     }
 
     fn write_dirty_of<'vm>(&'vm self, b: BlockId, round: &mut Round<'vm>) {
@@ -95,7 +112,7 @@ impl<M: Machine> Vm<M> {
         let first = b.first_frame().0;
         for pfn in (first..first + BLOCK_FRAMES as u32).map(Pfn) {
             pace.step();
-            if round.nr_begun >= round.nr_frames {
+            if round.is_over() {
                 return;
             }
             if !self.frames.desc(pfn).state().is_dirty_folio() {
@@ -105,39 +122,48 @@ impl<M: Machine> Vm<M> {
             let Some((object, page)) = self.object_of(pfn) else { continue };
             let Some(file) = self.object_file(object.id) else { continue };
             let storage = self.machine.storage(file);
-            // Not given up in between: those who wait see a writer.
-            let is_claimed = if let Some(claim) = &round.claim {
-                claim.change_to(storage, &self.machine)
-            } else {
-                round.claim = self.writers.claim(storage, &self.machine);
-                round.claim.is_some()
-            };
-            if !is_claimed {
+            if round.skips(storage) {
                 continue;
             }
-            self.writers.note_search(round.from);
+            if !self.claim_storage(storage, round) {
+                round.has_skipped = true;
+                continue;
+            }
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };
-            let answered = || self.writers.note_answer();
-            round.nr_begun += self.begin_writes(&object, file, pages, &answered).max(LEAST_AT_ONCE);
-            round.last = Some(pfn);
+            let begun = self.begin_writes(&object, file, pages);
+            let nr_freed = self.drop_clean_pages(object.id, pages, Chance::Drop, &mut Pass::last());
+            if nr_freed > 0 {
+                // Release: a CPU that reads the count finds the frames.
+                self.nr_reclaimed.fetch_add(1, Ordering::Release);
+            }
+            round.nr_freed += nr_freed;
+            round.last = begun.under_way.or(round.last);
+            if nr_freed > 0 || begun.under_way.is_some() {
+                round.nr_begun += begun.nr_pages.max(LEAST_AT_ONCE);
+                round.in_vain = None;
+            } else {
+                round.note_in_vain(storage);
+            }
         }
     }
 
-    /// Waits while others write and have noted no answer, a bounded time. Returns whether there may be clean folios.
-    fn wait_for_other_writers(&self, nr_answers: u64) -> bool {
-        // A caller claims the storage, and then its folios are not dirty: that was seen before.
-        sync::fence();
-        for _ in 0..MOST_WAITS_FOR_OTHERS {
-            let is_written = self.writers.has_any();
-            if self.writers.nr_answers() != nr_answers {
-                return true;
-            }
-            if !is_written {
-                return false;
+    /// Returns whether the caller has the claim of the storage.
+    fn claim_storage<'vm>(&'vm self, storage: StorageId, round: &mut Round<'vm>) -> bool {
+        // Not given up in between: those who wait see a writer.
+        if let Some(claim) = &round.claim {
+            return claim.change_to(storage, &self.machine);
+        }
+        round.claim = self.writers.claim(storage, &self.machine);
+        round.claim.is_some()
+    }
+
+    /// Waits a bounded time. The machine takes writes in order: with the last one the others are over.
+    fn wait_for_write(&self, last: Pfn) {
+        for _ in 0..MOST_WAITS {
+            if !self.frames.desc(last).state().is_being_written() {
+                return;
             }
             self.machine.relax();
         }
-        // Folios have perhaps become clean without them.
-        true
     }
 }

@@ -15,7 +15,7 @@
 //! turn.
 //!
 //! When frames are refused, the fault holds none. Then `space/reclaim.rs` frees some, if it can,
-//! and the next turn begins; three times at most.
+//! and the next turn begins; a bounded number of times.
 
 mod around;
 mod batch;
@@ -51,7 +51,7 @@ use crate::source::file_write::StoreToFile;
 use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::{NotRead, Transit};
 use crate::space::AddressSpace;
-use crate::space::reclaim::Retries;
+use crate::space::reclaim::retries::Retries;
 use crate::space::vma::ObjectId;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;

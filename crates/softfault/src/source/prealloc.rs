@@ -18,7 +18,7 @@ use crate::policy::folio::{FolioOrders, around};
 use crate::policy::readahead::Pattern;
 use crate::section::InSection;
 use crate::space::Vm;
-use crate::space::reclaim::Retries;
+use crate::space::reclaim::retries::Retries;
 use crate::space::vma::ObjectId;
 use core::ops::Range;
 

@@ -7,8 +7,9 @@
 //!
 //! ```text
 //! reclaiming held   clean folios are dropped; none? huge pages of zeroes are split     frames were freed: again
-//! nothing held      none? dirty folios are written; the machine may never return       writers.rs
-//! reclaiming held   the search again, in the blocks that were written, else in the next ones
+//! nothing held      none? dirty folios are written and dropped; the machine may never return       writers.rs
+//! reclaiming held   the search again, in the same blocks, for what was still being written
+//! next              none? the blocks behind these, where there are files, until all were searched: then the caller is refused
 //! ```
 //!
 //! Locks on entry: none, no section. Takes the lock `reclaiming`.
@@ -20,44 +21,18 @@ use crate::addr::Pfn;
 use crate::frame::{HugeFrame, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::huge::{Effort, HugeAdvice};
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 
 pub(super) mod reclaiming;
+pub(crate) mod retries;
 pub(crate) mod writers;
 
-/// How often a fault or an operation may start again before it is refused.
-const NR_RETRIES: u32 = 3;
-/// How often it may start again beyond that where there are files, after reclaims that have freed enough frames: others that read or
-/// store to files may have taken them first. A guess. Linux has no such bound, but one for the retries without progress
-/// (`MAX_RECLAIM_RETRIES`).
-const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
-/// The same for one frame. Few are freed at a time where many callers drop what one of them has written, and each takes 64.
-const NR_RETRIES_FOR_A_FRAME: u32 = 512;
-/// Frames that are enough for a request of any size: what a CPU takes at a time.
-const PROGRESS: u64 = 64;
+use retries::{NR_RETRIES, Next, Retries, nr_of_progress};
+use writers::{Search, Written};
 
-/// Remaining retries.
-pub(crate) struct Retries {
-    nr: u32,
-    /// Those that were after progress.
-    nr_after_progress: u32,
-}
-
-impl Default for Retries {
-    fn default() -> Retries {
-        Retries { nr: NR_RETRIES, nr_after_progress: 0 }
-    }
-}
-
-impl Retries {
-    /// The last one was after a reclaim that has freed enough frames.
-    fn note_progress(&mut self, refused: OutOfFrames) {
-        let most = if refused == OutOfFrames::Frame { NR_RETRIES_FOR_A_FRAME } else { NR_RETRIES_AFTER_PROGRESS };
-        if self.nr_after_progress < most {
-            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress + 1);
-        }
-    }
-}
+/// How often a caller that was refused lets others run until one that writes has dropped something: longer than for its own writes,
+/// since one that blocks has the pages already. A guess.
+const MOST_WAITS_FOR_OTHERS: u32 = 1_000_000;
 
 /// An error that may say that frames were refused.
 pub(crate) trait FrameRefusal {
@@ -140,7 +115,8 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Reclaims memory for a caller that was refused and holds nothing. Returns whether it may
-    /// start again: frames were freed since there were `before` reclaims, by this CPU or another.
+    /// start again: frames were freed since there were `before` reclaims, by this CPU or another; or there are files, and blocks in
+    /// which it has not searched yet.
     ///
     /// One CPU at a time reclaims. Another one that was refused waits for it: it would rarely find
     /// a huge page left to split, but finds the freed frames. If it is refused again, that reclaim
@@ -152,34 +128,64 @@ impl<M: Machine> Vm<M> {
         retries.nr = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages.get()) else { return false };
         let nr_blocks = self.tunables.shrink_blocks_direct;
-        // Before the search: the folios of later answers may be clean since.
-        let nr_answers = self.writers.nr_answers();
         let reaction = self.reclaiming.lock(&self.machine);
         let is_first = nr_left + 1 == NR_RETRIES;
         let by_another = || self.nr_reclaimed() != before;
         if is_first && by_another() {
             return true;
         }
+        let from = self.clean_cursor.load(Ordering::Relaxed);
         let mut nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
         drop(reaction);
-        let mut is_progress = nr_freed >= nr_of_progress(refused);
-        let mut is_written = false;
-        if nr_freed == 0 && self.has_file_objects() {
-            let written_from = (self.reclaim.write_dirty)(self, nr_blocks, nr_frames, nr_answers);
-            let _reaction = self.reclaiming.lock(&self.machine);
-            if let Some(block) = written_from {
-                // Searches have moved it past the folios that were written.
-                self.clean_cursor.store(block, Ordering::Relaxed);
-            }
-            nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
-            // The pages behind a dirty one lie in other blocks, or others have dropped them: progress all the same.
-            is_written = self.writers.nr_answers() != nr_answers;
-            is_progress = nr_freed > 0 || is_written || by_another();
+        if !self.has_file_objects() {
+            return nr_freed > 0 || by_another();
         }
-        if is_progress && self.has_file_objects() {
+        let is_enough = nr_freed >= nr_of_progress(refused);
+        if !is_enough {
+            nr_freed += self.write_and_shrink(&Search { from, nr_blocks, nr_frames }, retries);
+        }
+        if is_enough || nr_freed > 0 || by_another() {
             retries.note_progress(refused);
+            return true;
         }
-        nr_freed > 0 || is_written || by_another()
+        match retries.note_nothing(nr_blocks, self.frames.blocks.nr()) {
+            Next::Search => true,
+            // Its folios were passed over. If it ends, they can be looked at.
+            Next::Wait => self.wait_for_other_writers(before) || retries.end(),
+            Next::End => retries.end(),
+        }
+    }
+
+    /// Writes dirty folios and drops them. Returns the number of frames freed.
+    fn write_and_shrink(&self, search: &Search, retries: &mut Retries) -> u64 {
+        let Written { nr_freed, was_under_way, has_skipped, claim } = (self.reclaim.write_dirty)(self, search);
+        // A caller claims the storage first, and then its folios are not dirty: that was seen before.
+        sync::fence();
+        if has_skipped || claim.is_none() && self.writers.has_any() {
+            retries.note_skipped();
+        }
+        if !was_under_way {
+            return nr_freed;
+        }
+        let _reaction = self.reclaiming.lock(&self.machine);
+        // The first search has moved it past them.
+        self.clean_cursor.store(search.from, Ordering::Relaxed);
+        let nr_freed = nr_freed + self.shrink(search.nr_blocks, search.nr_frames, Shortage::Refused);
+        drop(claim);
+        nr_freed
+    }
+
+    /// Waits while others write and nobody has freed frames since there were so many reclaims, a bounded time. Returns whether one
+    /// of them has ended that.
+    fn wait_for_other_writers(&self, nr_reclaimed: u64) -> bool {
+        for _ in 0..MOST_WAITS_FOR_OTHERS {
+            let is_written = self.writers.has_any();
+            if self.nr_reclaimed() != nr_reclaimed || !is_written {
+                return true;
+            }
+            self.machine.relax();
+        }
+        false
     }
 
     /// Frees frames, under the lock. Returns their number.
@@ -255,15 +261,6 @@ fn nr_to_free(refused: OutOfFrames, nr_total: u64) -> Option<u64> {
         OutOfFrames::Frames(nr_frames) => Some(u64::from(nr_frames)).filter(|nr| *nr <= nr_total),
         // Any frame may be the missing one of a run.
         OutOfFrames::Block(order) => Some(u64::MAX).filter(|_| order.nr_pages() <= nr_total),
-    }
-}
-
-/// Number of freed frames with which the caller may start again many times.
-fn nr_of_progress(refused: OutOfFrames) -> u64 {
-    match refused {
-        OutOfFrames::Frame => 1,
-        OutOfFrames::Frames(nr_frames) => u64::from(nr_frames).clamp(1, PROGRESS),
-        OutOfFrames::Block(_) => PROGRESS,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A refused call starts again only after frames were given back, and not for ever.
 
 use super::nr_to_free;
+use super::writers::{Search, Written};
 use crate::addr::Order;
 use crate::frame::{Fill, OutOfFrames};
 use crate::linux::{Advice, MapFlags, MremapFlags};
@@ -160,29 +161,37 @@ fn few_frames_are_progress_for_a_frame() {
     };
     assert_eq!(starts_again(OutOfFrames::Frame), 3 + 512);
     assert_eq!(starts_again(OutOfFrames::frames(1)), 3 + 16);
-    // Too few for these.
-    assert_eq!(starts_again(OutOfFrames::frames(2)), 3);
-    assert_eq!(starts_again(OutOfFrames::Block(Order(9))), 3);
+    assert_eq!(starts_again(OutOfFrames::frames(4000)), 3 + 16 + 62, "each reclaim frees some hundreds");
+    assert_eq!(starts_again(OutOfFrames::Block(Order(9))), 3 + 16);
 }
 
 fn find_nothing(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) -> u64 {
     0
 }
 
-fn write_elsewhere(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: u64) -> Option<u64> {
-    vm.writers.note_answer();
-    Some(0)
+const NOTHING: Written<'_> = Written { nr_freed: 0, was_under_way: false, has_skipped: false, claim: None };
+
+fn write_one<'a>(_: &'a Vm<Plain>, _: &Search) -> Written<'a> {
+    Written { nr_freed: 1, ..NOTHING }
 }
 
-fn write_in_vain(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: u64) -> Option<u64> {
-    Some(0)
+fn write_none<'a>(_: &'a Vm<Plain>, search: &Search) -> Written<'a> {
+    assert_eq!(search.nr_blocks, 2);
+    NOTHING
 }
 
-/// Folios have become clean, in blocks that the next reclaims look at.
+/// Another one has the storage, in the first of four windows.
+fn skip_once<'a>(vm: &'a Vm<Plain>, _: &Search) -> Written<'a> {
+    let nr_before = vm.underused_cursor.fetch_add(1, Ordering::Relaxed);
+    Written { has_skipped: nr_before == 0, ..NOTHING }
+}
+
+/// A search of few blocks that finds nothing is no refusal, where there are files: the next one looks at others. Then there is one
+/// last attempt. Where folios were passed over, all are searched once more.
 #[test]
-fn what_is_written_elsewhere_is_progress() {
+fn all_blocks_are_searched_before_a_refusal() {
     let nr_attempts_with = |write_dirty| {
-        let mut vm = vm(4096, tunables());
+        let mut vm = vm(8 * 512, tunables().with_shrink_blocks_direct(2));
         (vm.reclaim.shrink, vm.reclaim.write_dirty) = (find_nothing, write_dirty);
         vm.has_files.store(1, Ordering::Relaxed);
         let mut nr_attempts = 0;
@@ -193,8 +202,9 @@ fn what_is_written_elsewhere_is_progress() {
         assert_eq!(end, Err(OutOfFrames::Frame));
         nr_attempts
     };
-    assert_eq!(nr_attempts_with(write_elsewhere), 1 + 3 + 512);
-    assert_eq!(nr_attempts_with(write_in_vain), 1);
+    assert_eq!(nr_attempts_with(write_one), 1 + 3 + 512);
+    assert_eq!(nr_attempts_with(write_none), 1 + 3 + 1);
+    assert_eq!(nr_attempts_with(skip_once), 1 + 4 + 3 + 1);
 }
 
 std::thread_local! {

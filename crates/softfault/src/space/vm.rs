@@ -4,7 +4,7 @@
 //! (objects, families), [`Vm`]. A module works on one of them, so it cannot call what is above.
 
 use super::reclaim::reclaiming::Reclaiming;
-use super::reclaim::writers::Writers;
+use super::reclaim::writers::{Search, Writers, Written};
 use super::vma::ObjectId;
 use crate::addr::{ObjectPages, Pfn};
 use crate::compact::words::CompactWords;
@@ -30,9 +30,8 @@ pub(crate) struct Reclaim<M: Machine> {
     /// Drops clean folios of files; if there are none, searches so many blocks for huge pages with zero frames, until so
     /// many frames were freed. Returns the number freed.
     pub(crate) shrink: fn(&Vm<M>, u64, u64, Shortage) -> u64,
-    /// Writes about so many dirty frames of files in so many blocks, or waits for others who do. Called without the lock, and
-    /// given the answers to writes that there were before the search for clean folios. Returns whether to search again.
-    pub(crate) write_dirty: fn(&Vm<M>, u64, u64, u64) -> Option<u64>,
+    /// Writes dirty frames of files in some blocks and drops them. Called without the lock.
+    pub(crate) write_dirty: for<'a> fn(&'a Vm<M>, &Search) -> Written<'a>,
     /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.

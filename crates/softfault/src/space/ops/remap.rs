@@ -36,6 +36,7 @@ op_error! {
         WouldWrap: EINVAL = "new_size: the mapping would wrap in its object",
         CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
         NoHole: ENOMEM = "new_size: no hole is large enough",
+        TargetTaken: ENOMEM = "new_address: was mapped again while the call waited for frames",
         OverLimit: ENOMEM = "new_size: the limit on the address space (RLIMIT_AS) is reached",
         OverData: ENOMEM = "new_size: the limit on private writable memory (RLIMIT_DATA) is reached",
         TooMuchLocked: EAGAIN = "new_size: more would be locked than RLIMIT_MEMLOCK allows",
@@ -307,7 +308,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let new = pages_from(call.new);
             let is_again = progress.cleared == Some(new);
             if is_again && self.nr_mapped_in(writer, new) != 0 {
-                return Err(OutOfFrames::Frame.into());
+                // Frames would not help.
+                return Err(MremapError::TargetTaken);
             }
             self.unmap_range(writer, new)?;
             progress.cleared = Some(new);

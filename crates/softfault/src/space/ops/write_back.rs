@@ -32,10 +32,13 @@ const MOST_AT_ONCE: usize = 16;
 type Batch = [Option<BegunWrite>; MOST_AT_ONCE];
 
 /// Writes that a round has begun.
-struct Begun {
-    nr_pages: u64,
+pub(crate) struct Begun {
+    /// Of the folios.
+    pub(crate) nr_pages: u64,
     /// No folio was being written and dirty again.
     is_all: bool,
+    /// The head of the last folio whose write the machine has not ended yet.
+    pub(crate) under_way: Option<Pfn>,
 }
 
 impl<M: Machine> Vm<M> {
@@ -56,7 +59,7 @@ impl<M: Machine> Vm<M> {
         let kept = self.keep_object(id);
         let nr_errors = self.nr_write_errors(id);
         for _ in 0..2 {
-            let begun = self.begin_all(&kept, file, pages, &|| ());
+            let begun = self.begin_writes(&kept, file, pages);
             self.wait_for_writes(id, pages);
             if begun.is_all {
                 break;
@@ -65,20 +68,9 @@ impl<M: Machine> Vm<M> {
         if self.take_write_error(id, nr_errors) { Err(WriteBackError::NotWritten) } else { Ok(()) }
     }
 
-    /// Begins to write the dirty ones, and waits for nothing but moves. Returns the number of pages of their folios. Calls
-    /// `answered` when folios of a batch have become clean.
-    pub(crate) fn begin_writes(
-        &self,
-        kept: &KeptObject<'_, M>,
-        file: FileId,
-        pages: ObjectPages,
-        answered: &dyn Fn(),
-    ) -> u64 {
-        self.begin_all(kept, file, pages, answered).nr_pages
-    }
-
-    fn begin_all(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages, answered: &dyn Fn()) -> Begun {
-        let mut all = Begun { nr_pages: 0, is_all: true };
+    /// Begins to write the dirty ones, and waits for nothing but moves.
+    pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> Begun {
+        let mut all = Begun { nr_pages: 0, is_all: true, under_way: None };
         while pages.start < pages.end {
             let mut batch: Batch = [const { None }; MOST_AT_ONCE];
             let (mut nr, mut next, mut must_wait) = (0, pages.end, false);
@@ -112,20 +104,12 @@ impl<M: Machine> Vm<M> {
             });
             pages.start = next;
             let last = self.write_batch(kept, file, &mut batch[..nr]);
-            if last.is_some_and(|head| self.is_clean_now(head)) {
-                answered();
-            }
+            all.under_way = last.filter(|head| self.frames.desc(*head).state().is_being_written()).or(all.under_way);
             if must_wait {
                 self.machine.relax();
             }
         }
         all
-    }
-
-    /// Whether a folio is clean whose write was begun: the file has taken it, and no program has stored to it since.
-    pub(crate) fn is_clean_now(&self, head: Pfn) -> bool {
-        let state = self.frames.desc(head).state();
-        !state.is_being_written() && !state.is_dirty_folio()
     }
 
     /// Writes folios that the caller has begun, in the order of their pages. Returns the head of the last one.

@@ -3,7 +3,7 @@
 //! ```text
 //! claim    under the spinlock: another caller has the storage, or all places are taken? none
 //! write    the machine's calls, with nothing held
-//! answer   is counted when folios may be clean: callers that wait look for them
+//! drop     what is clean now; counted as a reclaim, for which callers wait
 //! end      the place is free
 //! ```
 //! A call of the machine may never return. So the lock `reclaiming` is not held during it, and a storage
@@ -25,10 +25,6 @@ pub(crate) struct Writers {
     /// A bit for each place that is taken. Set under the lock.
     taken: Word,
     storages: [Word; NR_PLACES],
-    /// Times that folios may have become clean.
-    nr_answers: Word,
-    /// The block from which a caller has last searched for dirty folios, and begun to write some.
-    from: Word,
 }
 
 /// The right to write to a storage, until this is dropped.
@@ -38,11 +34,30 @@ pub(crate) struct StorageClaim<'a> {
     place: usize,
 }
 
+/// Blocks to search before a refusal.
+pub(crate) struct Search {
+    pub(crate) from: u64,
+    pub(crate) nr_blocks: u64,
+    /// The number of frames to free.
+    pub(crate) nr_frames: u64,
+}
+
+/// The outcome of writes before a refusal.
+pub(crate) struct Written<'a> {
+    /// Frames of folios that were written and dropped.
+    pub(crate) nr_freed: u64,
+    /// Some writes were under way when their calls returned. Their folios may be clean now.
+    pub(crate) was_under_way: bool,
+    /// Another caller had the storage of a dirty folio.
+    pub(crate) has_skipped: bool,
+    /// Kept until the folios are dropped: others wait for that.
+    pub(crate) claim: Option<StorageClaim<'a>>,
+}
+
 impl Writers {
     pub(crate) fn new() -> Writers {
         let storages = [const { Word::new(0) }; NR_PLACES];
-        let [lock, taken, nr_answers, from] = [const { Word::new(0) }; 4];
-        Writers { lock, taken, storages, nr_answers, from }
+        Writers { lock: Word::new(0), taken: Word::new(0), storages }
     }
 
     /// Claims a storage, unless another caller has it, or all places are taken.
@@ -64,26 +79,6 @@ impl Writers {
     /// Under the lock.
     fn is_claimed(&self, storage: StorageId) -> bool {
         (0..NR_PLACES).any(|place| self.is_taken(place) && self.storages[place].get() == storage.0)
-    }
-
-    /// The caller's folios are written, or it waits no longer.
-    pub(crate) fn note_answer(&self) {
-        self.nr_answers.fetch_add(1, Ordering::Release);
-    }
-
-    /// A caller that has searched from this block writes. Before the answers: those who see them search there.
-    pub(crate) fn note_search(&self, block: u64) {
-        self.from.store(block, Ordering::Relaxed);
-    }
-
-    /// The block to search from after an answer.
-    pub(crate) fn searched_from(&self) -> u64 {
-        self.from.load(Ordering::Relaxed)
-    }
-
-    /// The number of answers that were noted.
-    pub(crate) fn nr_answers(&self) -> u64 {
-        self.nr_answers.load(Ordering::Acquire)
     }
 
     /// Whether some caller writes.
@@ -111,7 +106,7 @@ impl StorageClaim<'_> {
 
 impl Drop for StorageClaim<'_> {
     fn drop(&mut self) {
-        // Release: a caller that finds no writer any more finds its answers.
+        // Release: a caller that finds no writer any more finds its reclaims.
         self.writers.taken.fetch_and(!(1 << self.place), Ordering::Release);
     }
 }

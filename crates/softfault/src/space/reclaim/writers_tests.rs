@@ -17,9 +17,8 @@ fn a_storage_has_one_writer() {
     drop(first);
     let again = claim(0).unwrap();
     assert!(claim(0).is_none());
-    writers.note_answer();
     drop((again, second));
-    assert_eq!((writers.has_any(), writers.nr_answers()), (false, 1));
+    assert!(!writers.has_any());
 }
 
 #[test]
