@@ -151,7 +151,14 @@ impl<M: Machine> Vm<M> {
         match retries.note_nothing(nr_blocks, self.frames.blocks.nr()) {
             Next::Search => true,
             // Its folios were passed over. If it ends, they can be looked at.
-            Next::Wait => self.wait_for_other_writers(before) || retries.end(),
+            Next::Wait => {
+                let has_ended = self.wait_for_other_writers(before);
+                if by_another() {
+                    retries.note_progress(refused);
+                    return true;
+                }
+                if has_ended { retries.note_wait() } else { retries.end() }
+            }
             Next::End => retries.end(),
         }
     }

@@ -186,6 +186,11 @@ fn skip_once<'a>(vm: &'a Vm<Plain>, _: &Search) -> Written<'a> {
     Written { has_skipped: nr_before == 0, ..NOTHING }
 }
 
+/// Another one has a storage again and again.
+fn skip_always<'a>(_: &'a Vm<Plain>, _: &Search) -> Written<'a> {
+    Written { has_skipped: true, ..NOTHING }
+}
+
 /// A search of few blocks that finds nothing is no refusal, where there are files: the next one looks at others. Then there is one
 /// last attempt. Where folios were passed over, all are searched once more.
 #[test]
@@ -205,6 +210,7 @@ fn all_blocks_are_searched_before_a_refusal() {
     assert_eq!(nr_attempts_with(write_one), 1 + 3 + 512);
     assert_eq!(nr_attempts_with(write_none), 1 + 3 + 1);
     assert_eq!(nr_attempts_with(skip_once), 1 + 4 + 3 + 1);
+    assert_eq!(nr_attempts_with(skip_always), 1 + 3 * 4 + 3 + 1);
 }
 
 std::thread_local! {

@@ -17,6 +17,8 @@ pub(super) const NR_RETRIES: u32 = 3;
 const NR_RETRIES_AFTER_PROGRESS: u32 = 16;
 /// The same for one frame. Few are freed at a time where many callers drop what one of them has written, and each takes 64.
 const NR_RETRIES_FOR_A_FRAME: u32 = 512;
+/// How often it waits for callers that write, without progress of theirs.
+const NR_WAITS: u32 = 3;
 /// Frames that are enough for a request of any size: what a CPU takes at a time.
 const PROGRESS: u64 = 64;
 
@@ -29,11 +31,13 @@ pub(crate) struct Retries {
     nr_empty_blocks: u64,
     /// Others were writing then.
     has_skipped: bool,
+    /// Remaining waits for them.
+    nr_waits: u32,
 }
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries { nr: NR_RETRIES, nr_after_progress: 0, nr_empty_blocks: 0, has_skipped: false }
+        Retries { nr: NR_RETRIES, nr_after_progress: 0, nr_empty_blocks: 0, has_skipped: false, nr_waits: NR_WAITS }
     }
 }
 
@@ -70,6 +74,13 @@ impl Retries {
         }
         self.nr_empty_blocks = 0;
         if core::mem::take(&mut self.has_skipped) { Next::Wait } else { Next::End }
+    }
+
+    /// Others have ended their writes and freed nothing. Returns whether to search all blocks again.
+    pub(super) fn note_wait(&mut self) -> bool {
+        let Some(nr_left) = self.nr_waits.checked_sub(1) else { return self.end() };
+        (self.nr, self.nr_waits) = (self.nr + 1, nr_left);
+        true
     }
 
     /// Returns whether there is one last attempt.
