@@ -107,8 +107,11 @@ fn what_is_not_a_folio_of_the_range_stays() {
         let (_storage, folios) = storage(w, PAGES * PAGE - 100, orders(2, 2));
         map(w.space, BASE, PAGES, &folios, 0);
         load(w, w.space, 0..PAGES);
-        page_out(w.space, 1, 6);
-        assert_eq!(there(&folios).len() as u64, PAGES);
+        // Twice: the first call takes the entries that were accessed.
+        for _ in 0..2 {
+            page_out(w.space, 1, 6);
+            assert_eq!(there(&folios).len() as u64, PAGES);
+        }
         page_out(w.space, 1, 7);
         assert_eq!(there(&folios), [0, 1, 2, 3]);
 
