@@ -8,7 +8,7 @@
 
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
+use crate::addr::{BlockId, Order, PageRange, Pfn, Rights, Vpn};
 use crate::frame::mem_sections::frames_of;
 use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
@@ -124,6 +124,10 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::Unmarked(pfn));
             }
             if state.kind() == FrameKind::Shared {
+                let is_small = state.order() < Order::PMD && !self.frames.desc(pfn).is_foreign();
+                if is_small && !self.frames.blocks.may_have_files(BlockId::of(pfn)) {
+                    return Err(Broken::Unmarked(pfn));
+                }
                 self.check_tails_of(pfn)?;
                 if !state.is_at_rest() && !self.is_being_filled(pfn) && !self.may_be_under_write(pfn) {
                     return Err(Broken::LeftLocked(pfn));

@@ -8,7 +8,7 @@ use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::policy::huge::Enabled;
-use softfault::{CpuId, Event, HugeKnobs, Tunables, Vm};
+use softfault::{CpuId, Event, HugeKnobs, StorageId, Tunables, Vm};
 use softfault_testkit::formats::Tested;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -70,26 +70,42 @@ fn fill(w: &World<'_>) -> u64 {
     (0..WIDE_PAGES).take_while(|page| w.space.write(EXTRA + page * PAGE, &[1]).is_ok()).count() as u64
 }
 
-/// Dirty pages that cannot be written, of another storage, are passed over.
+/// Dirty pages that cannot be written hide none that can: of a storage that fails, or does not answer, or of many that fail; and
+/// pages that stay, since a program locks them, do not count against their storage.
 #[test]
-fn a_storage_that_fails_hides_no_other() {
-    const NR_DIRTY: u64 = 700;
-    in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
-        let failing = storage(w, NR_DIRTY * PAGE, BASE_ORDERS);
-        let good = storage(w, NR_DIRTY * PAGE, BASE_ORDERS);
-        for (i, (_, object)) in [&failing, &good].into_iter().enumerate() {
-            let at = i as u64 * NR_DIRTY;
-            map(w.space, BASE + at * PAGE, NR_DIRTY, object, 0);
-            (at..at + NR_DIRTY).for_each(|page| store(w, page, 9));
-        }
-        failing.0.set(Writes::Fail);
-        fill(w);
-        assert!(w.vm.event(Event::FileDropped) > NR_DIRTY - 8, "{}", w.vm.event(Event::FileDropped));
-        (0..NR_DIRTY).for_each(|page| assert_eq!(good.0.byte(page * PAGE), 9, "page {page}"));
-        failing.0.set(Writes::End);
-        let _error = failing.1.write_back(ALL);
-        w.space.munmap(EXTRA, WIDE_PAGES * PAGE).unwrap();
-    });
+fn dirty_pages_that_stay_hide_no_others() {
+    const NR_DIRTY: u64 = 600;
+    for (writes, nr_files) in [(Writes::Fail, 1), (Writes::Stay, 1), (Writes::Fail, 100), (Writes::End, 1)] {
+        in_setup(Setup::PLAIN, 1, ARENA_PAGES * PAGE, |w| {
+            let nr_each = NR_DIRTY / nr_files;
+            let bad: Vec<_> = (0..nr_files).map(|_| storage(w, nr_each * PAGE, BASE_ORDERS)).collect();
+            let good = storage(w, NR_DIRTY * PAGE, BASE_ORDERS);
+            for (i, (storage, object)) in bad.iter().enumerate() {
+                let at = i as u64 * nr_each;
+                map(w.space, BASE + at * PAGE, nr_each, object, 0);
+                (at..at + nr_each).for_each(|page| store(w, page, 9));
+                storage.set(writes);
+                // Of the case in which the writes end: the same storage as that of the good one.
+                storage.device.set(StorageId(if writes == Writes::End { 7 } else { 100 + i as u64 })).unwrap();
+            }
+            if writes == Writes::End {
+                w.space.mlock(BASE, NR_DIRTY * PAGE, softfault::MlockFlags::empty()).unwrap();
+            }
+            good.0.device.set(StorageId(7)).unwrap();
+            map(w.space, BLOCKED, NR_DIRTY, &good.1, 0);
+            (0..NR_DIRTY).for_each(|page| w.space.write(BLOCKED + page * PAGE, &[9]).unwrap());
+            fill(w);
+            let nr_dropped = w.vm.event(Event::FileDropped);
+            assert!(nr_dropped > NR_DIRTY - 8, "{writes:?}, {nr_files} files: {nr_dropped}");
+            (0..NR_DIRTY).for_each(|page| assert_eq!(good.0.byte(page * PAGE), 9, "page {page}"));
+            for (storage, object) in &bad {
+                (0..storage.nr_kept()).for_each(|_| storage.end_one(w.vm, Ok(())));
+                storage.set(Writes::End);
+                let _error = object.write_back(ALL);
+            }
+            w.space.munmap(EXTRA, WIDE_PAGES * PAGE).unwrap();
+        });
+    }
 }
 
 /// The folios that a caller has written are those that it drops, also where it looks at a small part of memory.

@@ -73,7 +73,7 @@ impl<M: Machine> Vm<M> {
 
     /// Moves a hand over one block. Folios that stay in the batch are dropped later.
     fn meet_clean_in<'vm>(&'vm self, hand: Hand, b: BlockId, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) -> u64 {
-        if !self.frames.blocks.is_there(b) {
+        if !self.frames.blocks.may_have_files(b) {
             return 0;
         }
         let mut pace = Pace::new(&self.machine);
@@ -101,10 +101,10 @@ impl<M: Machine> Vm<M> {
 
     /// Adds the folio with that head, unless it stays.
     fn add_clean_folio<'vm>(&'vm self, hand: Hand, head: Pfn, pass: &mut Pass, batch: &mut DropBatch<'vm, M>) {
-        let Some((object, first)) = self.object_of(head) else { return };
+        let Some((object, first, _)) = self.file_object_of(head) else { return };
         let (desc, state) = (self.frames.desc(head), self.frames.desc(head).state());
         // Another folio may have this head by now; the words decide.
-        if self.object_file(object.id).is_none() || !state.is_clean_folio() || state.order() >= Order::PMD {
+        if !state.is_clean_folio() || state.order() >= Order::PMD {
             return;
         }
         let frame = PageFrame { pfn: head, order: state.order() };

@@ -4,7 +4,7 @@
 //! scan    blocks in which nothing clean was found: a dirty folio of a file ─▶ its storage is claimed    space/reclaim/writers.rs
 //!         ─▶ it and the pages behind it are written ─▶ those that are clean now are dropped
 //! wait    for writes that stay under way: a bounded time
-//! then    drop_clean.rs, in the same blocks: what was under way
+//! then    drop_clean.rs, in the same blocks: what was under way there
 //! ```
 //! The pages behind a dirty one may lie in any block, so they are found by their object.
 //!
@@ -26,6 +26,7 @@ use crate::pace::Pace;
 use crate::policy::second_chance::{Chance, Pass};
 use crate::space::Vm;
 use crate::space::reclaim::writers::{Search, StorageClaim, Written};
+use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 
 /// The approximate number of frames that are written for one refusal.
@@ -35,23 +36,47 @@ const PAGES_AT_ONCE: u64 = 64;
 /// Each beginning counts as so many pages at least: it costs a grace period of all CPUs and a shootdown. Of pages far apart,
 /// 64 are written for a refusal, which is enough for another retry.
 const LEAST_AT_ONCE: u64 = 8;
-/// Beginnings in a row of which nothing became clean, after which the round asks the storage no more: it fails, or programs store to
+/// Beginnings without a clean folio after which the round asks the storage no more: it fails or takes its time, or programs store to
 /// the same pages all the time. A guess.
 const MOST_IN_VAIN: u32 = 8;
 /// The same for all storages of a round.
-const MOST_IN_VAIN_IN_ALL: u32 = 64;
+const MOST_IN_VAIN_IN_ALL: u32 = 512;
+/// Storages whose beginnings in vain are counted. Others are asked for each page.
+const NR_COUNTED: usize = 32;
 /// How often the caller lets others run until a write is over. A guess.
 const MOST_WAITS: u32 = 10_000;
+/// Beginnings of which nothing has become clean.
+struct InVain {
+    storages: [Option<(StorageId, u32)>; NR_COUNTED],
+    nr: u32,
+}
+
+impl InVain {
+    fn has_many_of(&self, storage: StorageId) -> bool {
+        self.storages.iter().flatten().any(|(of, nr)| *of == storage && *nr >= MOST_IN_VAIN)
+    }
+
+    fn note(&mut self, storage: StorageId) {
+        self.nr += 1;
+        let is_its = |counted: &&mut Option<(StorageId, u32)>| counted.is_none_or(|(of, _)| of == storage);
+        if let Some(counted) = self.storages.iter_mut().find(is_its) {
+            *counted = Some((storage, counted.map_or(1, |(_, nr)| nr + 1)));
+        }
+    }
+}
+
 /// The writes of a caller so far.
 struct Round<'a> {
     nr_frames: u64,
-    nr_begun: u64,
+    /// Pages that were written or dropped.
+    nr_done: u64,
     nr_freed: u64,
     /// The head of the last folio whose write stays under way.
     last: Option<Pfn>,
-    /// The storage of the last beginnings in vain, and their number.
-    in_vain: Option<(StorageId, u32)>,
-    nr_in_vain: u32,
+    in_vain: InVain,
+    /// The pages that were begun last. Those that are still dirty are not begun again.
+    begun: Option<(ObjectId, ObjectPages)>,
+    pass: Pass,
     /// Another caller has the storage of a dirty folio.
     has_skipped: bool,
     /// One at a time: a storage whose pages are written already does not wait for the next one.
@@ -60,18 +85,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn is_over(&self) -> bool {
-        self.nr_begun >= self.nr_frames || self.nr_in_vain >= MOST_IN_VAIN_IN_ALL
-    }
-
-    fn skips(&self, storage: StorageId) -> bool {
-        self.in_vain.is_some_and(|(failed, nr)| failed == storage && nr >= MOST_IN_VAIN)
-    }
-
-    /// Nothing of a beginning is clean or under way.
-    fn note_in_vain(&mut self, storage: StorageId) {
-        let nr = self.in_vain.filter(|(failed, _)| *failed == storage).map_or(0, |(_, nr)| nr);
-        self.in_vain = Some((storage, nr + 1));
-        self.nr_in_vain += 1;
+        self.nr_done >= self.nr_frames || self.in_vain.nr >= MOST_IN_VAIN_IN_ALL || self.pass.nr_visits == 0
     }
 }
 
@@ -83,28 +97,29 @@ impl<M: Machine> Vm<M> {
         let mut pace = Pace::new(&self.machine);
         let mut round = Round {
             nr_frames: search.nr_frames.min(MOST_AT_A_TIME),
-            nr_begun: 0,
+            nr_done: 0,
             nr_freed: 0,
             last: None,
-            in_vain: None,
-            nr_in_vain: 0,
+            in_vain: InVain { storages: [None; NR_COUNTED], nr: 0 },
+            begun: None,
+            pass: Pass::last(),
             has_skipped: false,
             claim: None,
         };
-        for b in (0..search.nr_blocks.min(blocks.nr())).map(|i| blocks.around(search.from.wrapping_add(i))) {
+        let mut nr_blocks = 0;
+        while nr_blocks < search.nr_blocks.min(blocks.nr()) && !round.is_over() {
             pace.step();
-            if round.is_over() {
-                break;
-            }
-            if blocks.is_there(b) {
+            let b = blocks.around(search.from.wrapping_add(nr_blocks));
+            if blocks.may_have_files(b) {
                 self.write_dirty_of(b, &mut round);
             }
+            nr_blocks += 1;
         }
         if let Some(last) = round.last {
             self.wait_for_write(last);
         }
         let Round { nr_freed, last, has_skipped, claim, .. } = round;
-        Written { nr_freed, was_under_way: last.is_some(), has_skipped, claim }
+        Written { nr_freed, was_under_way: last.is_some(), nr_blocks, has_skipped, claim }
     }
 
     fn write_dirty_of<'vm>(&'vm self, b: BlockId, round: &mut Round<'vm>) {
@@ -119,10 +134,11 @@ impl<M: Machine> Vm<M> {
                 continue;
             }
             // Another folio may have this head by now; the words decide.
-            let Some((object, page)) = self.object_of(pfn) else { continue };
-            let Some(file) = self.object_file(object.id) else { continue };
+            let Some((object, page, file)) = self.file_object_of(pfn) else { continue };
+            let was_begun =
+                round.begun.is_some_and(|(id, pages)| id == object.id && (pages.start..pages.end).contains(&page));
             let storage = self.machine.storage(file);
-            if round.skips(storage) {
+            if was_begun || round.in_vain.has_many_of(storage) {
                 continue;
             }
             if !self.claim_storage(storage, round) {
@@ -130,19 +146,20 @@ impl<M: Machine> Vm<M> {
                 continue;
             }
             let pages = ObjectPages { start: page, end: page.saturating_add(PAGES_AT_ONCE) };
+            round.begun = Some((object.id, pages));
             let begun = self.begin_writes(&object, file, pages);
-            let nr_freed = self.drop_clean_pages(object.id, pages, Chance::Drop, &mut Pass::last());
+            let nr_freed = self.drop_clean_pages(object.id, pages, Chance::Drop, &mut round.pass);
             if nr_freed > 0 {
                 // Release: a CPU that reads the count finds the frames.
                 self.nr_reclaimed.fetch_add(1, Ordering::Release);
             }
             round.nr_freed += nr_freed;
             round.last = begun.under_way.or(round.last);
-            if nr_freed > 0 || begun.under_way.is_some() {
-                round.nr_begun += begun.nr_pages.max(LEAST_AT_ONCE);
-                round.in_vain = None;
+            // What was written and stays may be locked: that is not the storage's fault.
+            if nr_freed > 0 || begun.has_written {
+                round.nr_done += begun.nr_pages.max(nr_freed).max(LEAST_AT_ONCE);
             } else {
-                round.note_in_vain(storage);
+                round.in_vain.note(storage);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::Frames;
 use super::block::{Block, BlockData};
+use super::class::Class;
 use super::folio::FolioData;
 use super::mem_sections::{BlockPieces, MEM_SECTION_BLOCK_SHIFT, blocks_there};
 use super::summary::{Kind, Summary};
@@ -31,6 +32,10 @@ impl Blocks {
     /// Whether there is memory in its memory section.
     pub(crate) fn is_there(&self, b: BlockId) -> bool {
         self.data.get(b.0 as usize).is_some()
+    }
+    /// Whether there may be folios of files below 2 MiB. A block keeps the mark of their frames until it is wholly free.
+    pub(crate) fn may_have_files(&self, b: BlockId) -> bool {
+        self.is_there(b) && self.at(b).class() != Class::Movable
     }
     /// One past the highest.
     pub(crate) fn nr(&self) -> u64 {

@@ -26,7 +26,7 @@ use super::slot::{PageFrame, PageSlot};
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
-use crate::machine::{FileFill, FileWrite, Machine};
+use crate::machine::{FileFill, FileId, FileWrite, Machine};
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
@@ -53,13 +53,25 @@ impl<M: Machine> Links<M> {
     /// Takes a reference to the object of a page's frame, or of a folio's head. Returns the number of the page,
     /// too.
     pub(crate) fn object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64)> {
+        self.object_of_such(pfn, |_| true)
+    }
+
+    /// The same for an object with a file. Others are not written to.
+    pub(crate) fn file_object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64, FileId)> {
+        let (kept, page) = self.object_of_such(pfn, |id| self.object_file(id).is_some())?;
+        let file = self.object_file(kept.id)?;
+        Some((kept, page, file))
+    }
+
+    fn object_of_such(&self, pfn: Pfn, is_wanted: impl Fn(ObjectId) -> bool) -> Option<(KeptObject<'_, M>, u64)> {
         let lookup = &self.lookup_section();
         let desc = self.frames.find_desc(lookup.inside(), pfn)?;
         if desc.state().kind() != FrameKind::Shared {
             return None;
         }
         let (owner, index) = (desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire));
-        if owner >= self.nr_frames() || !self.is_object(lookup, Pfn(owner as u32)) {
+        let is_object = owner < self.nr_frames() && self.is_object(lookup, Pfn(owner as u32));
+        if !is_object || !is_wanted(ObjectId(owner)) {
             return None;
         }
         self.object_keep(lookup, ObjectId(owner)).map(|kept| (kept, index))

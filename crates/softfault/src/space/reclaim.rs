@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! reclaiming held   clean folios are dropped; none? huge pages of zeroes are split     frames were freed: again
-//! nothing held      none? dirty folios are written and dropped; the machine may never return       writers.rs
+//! nothing held      too few? dirty folios are written and dropped; the machine may never return       writers.rs
 //! reclaiming held   the search again, in the same blocks, for what was still being written
 //! next              none? the blocks behind these, where there are files, until all were searched: then the caller is refused
 //! ```
@@ -27,8 +27,8 @@ pub(super) mod reclaiming;
 pub(crate) mod retries;
 pub(crate) mod writers;
 
-use retries::{NR_RETRIES, Next, Retries, nr_of_progress};
-use writers::{Search, Written};
+use retries::{NR_RETRIES, Next, Retries, Sweep, nr_of_progress};
+use writers::Search;
 
 /// How often a caller that was refused lets others run until one that writes has dropped something: longer than for its own writes,
 /// since one that blocks has the pages already. A guess.
@@ -115,8 +115,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Reclaims memory for a caller that was refused and holds nothing. Returns whether it may
-    /// start again: frames were freed since there were `before` reclaims, by this CPU or another; or there are files, and blocks in
-    /// which it has not searched yet.
+    /// start again: frames were freed since there were `before` reclaims, by this CPU or another; or it makes its last attempt.
     ///
     /// One CPU at a time reclaims. Another one that was refused waits for it: it would rarely find
     /// a huge page left to split, but finds the freed frames. If it is refused again, that reclaim
@@ -127,59 +126,64 @@ impl<M: Machine> Vm<M> {
         let Some(nr_left) = retries.nr.checked_sub(1) else { return false };
         retries.nr = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages.get()) else { return false };
-        let nr_blocks = self.tunables.shrink_blocks_direct;
-        let reaction = self.reclaiming.lock(&self.machine);
         let is_first = nr_left + 1 == NR_RETRIES;
         let by_another = || self.nr_reclaimed() != before;
-        if is_first && by_another() {
-            return true;
-        }
-        let from = self.clean_cursor.load(Ordering::Relaxed);
-        let mut nr_freed = self.shrink(nr_blocks, nr_frames, Shortage::Refused);
-        drop(reaction);
-        if !self.has_file_objects() {
-            return nr_freed > 0 || by_another();
-        }
-        let is_enough = nr_freed >= nr_of_progress(refused);
-        if !is_enough {
-            nr_freed += self.write_and_shrink(&Search { from, nr_blocks, nr_frames }, retries);
-        }
-        if is_enough || nr_freed > 0 || by_another() {
-            retries.note_progress(refused);
-            return true;
-        }
-        match retries.note_nothing(nr_blocks, self.frames.blocks.nr()) {
-            Next::Search => true,
-            // Its folios were passed over. If it ends, they can be looked at.
-            Next::Wait => {
-                let has_ended = self.wait_for_other_writers(before);
-                if by_another() {
-                    retries.note_progress(refused);
-                    return true;
-                }
-                if has_ended { retries.note_wait() } else { retries.end() }
+        let mut sweep = Sweep::new();
+        loop {
+            let reaction = self.reclaiming.lock(&self.machine);
+            if is_first && by_another() {
+                return true;
             }
-            Next::End => retries.end(),
+            if let Some(at) = sweep.from {
+                self.clean_cursor.store(at, Ordering::Relaxed);
+            }
+            let search = Search {
+                from: self.clean_cursor.load(Ordering::Relaxed),
+                nr_blocks: self.tunables.shrink_blocks_direct,
+                nr_frames,
+            };
+            let nr_freed = self.shrink(search.nr_blocks, nr_frames, Shortage::Refused);
+            drop(reaction);
+            if !self.has_file_objects() {
+                return nr_freed > 0 || by_another();
+            }
+            let (nr_written, nr_searched) = if nr_freed >= nr_of_progress(refused) {
+                (0, search.nr_blocks)
+            } else {
+                self.write_and_shrink(&search, &mut sweep)
+            };
+            if nr_freed + nr_written > 0 || by_another() {
+                retries.note_progress(refused);
+                return true;
+            }
+            let has_next = match sweep.note_nothing(search.from, nr_searched, self.frames.blocks.nr()) {
+                Next::Search => true,
+                // Their folios were passed over. If they end, these can be looked at.
+                Next::Wait => self.wait_for_other_writers(before),
+                Next::End => false,
+            };
+            if !has_next {
+                return retries.end();
+            }
         }
     }
 
-    /// Writes dirty folios and drops them. Returns the number of frames freed.
-    fn write_and_shrink(&self, search: &Search, retries: &mut Retries) -> u64 {
-        let Written { nr_freed, was_under_way, has_skipped, claim } = (self.reclaim.write_dirty)(self, search);
+    /// Writes dirty folios and drops them. Returns the number of frames freed, and that of the blocks searched.
+    fn write_and_shrink(&self, search: &Search, sweep: &mut Sweep) -> (u64, u64) {
+        let written = (self.reclaim.write_dirty)(self, search);
         // A caller claims the storage first, and then its folios are not dirty: that was seen before.
         sync::fence();
-        if has_skipped || claim.is_none() && self.writers.has_any() {
-            retries.note_skipped();
+        if written.has_skipped || self.writers.has_others(written.claim.as_ref()) {
+            sweep.note_skipped();
         }
-        if !was_under_way {
-            return nr_freed;
+        if !written.was_under_way {
+            return (written.nr_freed, written.nr_blocks);
         }
         let _reaction = self.reclaiming.lock(&self.machine);
         // The first search has moved it past them.
         self.clean_cursor.store(search.from, Ordering::Relaxed);
-        let nr_freed = nr_freed + self.shrink(search.nr_blocks, search.nr_frames, Shortage::Refused);
-        drop(claim);
-        nr_freed
+        let nr_freed = self.shrink(search.nr_blocks, search.nr_frames, Shortage::Refused);
+        (written.nr_freed + nr_freed, written.nr_blocks)
     }
 
     /// Waits while others write and nobody has freed frames since there were so many reclaims, a bounded time. Returns whether one

@@ -169,15 +169,21 @@ fn find_nothing(_: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64, _: Shortage) ->
     0
 }
 
-const NOTHING: Written<'_> = Written { nr_freed: 0, was_under_way: false, has_skipped: false, claim: None };
+const NOTHING: Written<'_> =
+    Written { nr_freed: 0, was_under_way: false, nr_blocks: 2, has_skipped: false, claim: None };
 
 fn write_one<'a>(_: &'a Vm<Plain>, _: &Search) -> Written<'a> {
     Written { nr_freed: 1, ..NOTHING }
 }
 
-fn write_none<'a>(_: &'a Vm<Plain>, search: &Search) -> Written<'a> {
-    assert_eq!(search.nr_blocks, 2);
-    NOTHING
+/// Counts the searches, each of which begins behind the one before.
+fn write_none<'a>(vm: &'a Vm<Plain>, search: &Search) -> Written<'a> {
+    let nr_before = vm.underused_cursor.fetch_add(1, Ordering::Relaxed);
+    let nr_blocks = search.nr_blocks.clamp(1, 2);
+    assert_eq!(search.from, nr_before * nr_blocks);
+    // Another one reacts meanwhile.
+    vm.clean_cursor.store(100, Ordering::Relaxed);
+    Written { nr_blocks: search.nr_blocks.min(2), ..NOTHING }
 }
 
 /// Another one has the storage, in the first of four windows.
@@ -187,16 +193,16 @@ fn skip_once<'a>(vm: &'a Vm<Plain>, _: &Search) -> Written<'a> {
 }
 
 /// Another one has a storage again and again.
-fn skip_always<'a>(_: &'a Vm<Plain>, _: &Search) -> Written<'a> {
-    Written { has_skipped: true, ..NOTHING }
+fn skip_always<'a>(vm: &'a Vm<Plain>, search: &Search) -> Written<'a> {
+    Written { has_skipped: true, ..skip_once(vm, search) }
 }
 
-/// A search of few blocks that finds nothing is no refusal, where there are files: the next one looks at others. Then there is one
+/// A search of few blocks that finds nothing is no refusal, where there are files: the caller looks at others. Then there is one
 /// last attempt. Where folios were passed over, all are searched once more.
 #[test]
 fn all_blocks_are_searched_before_a_refusal() {
-    let nr_attempts_with = |write_dirty| {
-        let mut vm = vm(8 * 512, tunables().with_shrink_blocks_direct(2));
+    let play = |nr_blocks, write_dirty| {
+        let mut vm = vm(8 * 512, tunables().with_shrink_blocks_direct(nr_blocks));
         (vm.reclaim.shrink, vm.reclaim.write_dirty) = (find_nothing, write_dirty);
         vm.has_files.store(1, Ordering::Relaxed);
         let mut nr_attempts = 0;
@@ -205,12 +211,15 @@ fn all_blocks_are_searched_before_a_refusal() {
             Err::<(), _>(OutOfFrames::Frame)
         });
         assert_eq!(end, Err(OutOfFrames::Frame));
-        nr_attempts
+        (nr_attempts, vm.underused_cursor.get())
     };
-    assert_eq!(nr_attempts_with(write_one), 1 + 3 + 512);
-    assert_eq!(nr_attempts_with(write_none), 1 + 3 + 1);
-    assert_eq!(nr_attempts_with(skip_once), 1 + 4 + 3 + 1);
-    assert_eq!(nr_attempts_with(skip_always), 1 + 3 * 4 + 3 + 1);
+    assert_eq!(play(2, write_one), (1 + 3 + 512, 0));
+    assert_eq!(play(2, write_none), (2, 4));
+    assert_eq!(play(2, skip_once), (2, 8));
+    assert_eq!(play(2, skip_always), (2, 16), "three waits");
+    // Any size of a window ends.
+    assert_eq!(play(0, write_none), (2, 8));
+    assert_eq!(play(u64::MAX, write_none), (2, 4));
 }
 
 std::thread_local! {

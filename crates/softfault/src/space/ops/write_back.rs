@@ -39,6 +39,8 @@ pub(crate) struct Begun {
     is_all: bool,
     /// The head of the last folio whose write the machine has not ended yet.
     pub(crate) under_way: Option<Pfn>,
+    /// The file has taken the last folio of a batch, and no program has stored to it since.
+    pub(crate) has_written: bool,
 }
 
 impl<M: Machine> Vm<M> {
@@ -70,7 +72,7 @@ impl<M: Machine> Vm<M> {
 
     /// Begins to write the dirty ones, and waits for nothing but moves.
     pub(crate) fn begin_writes(&self, kept: &KeptObject<'_, M>, file: FileId, mut pages: ObjectPages) -> Begun {
-        let mut all = Begun { nr_pages: 0, is_all: true, under_way: None };
+        let mut all = Begun { nr_pages: 0, is_all: true, under_way: None, has_written: false };
         while pages.start < pages.end {
             let mut batch: Batch = [const { None }; MOST_AT_ONCE];
             let (mut nr, mut next, mut must_wait) = (0, pages.end, false);
@@ -104,7 +106,11 @@ impl<M: Machine> Vm<M> {
             });
             pages.start = next;
             let last = self.write_batch(kept, file, &mut batch[..nr]);
-            all.under_way = last.filter(|head| self.frames.desc(*head).state().is_being_written()).or(all.under_way);
+            if let Some(head) = last {
+                let state = self.frames.desc(head).state();
+                all.has_written |= !state.is_being_written() && !state.is_dirty();
+                all.under_way = Some(head).filter(|_| state.is_being_written()).or(all.under_way);
+            }
             if must_wait {
                 self.machine.relax();
             }

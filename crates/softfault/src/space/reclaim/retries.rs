@@ -1,8 +1,8 @@
-//! How often a fault or an operation that was refused frames may start again.
+//! How often a fault or an operation that was refused frames may start again, and where it searches before that.
 //!
 //! ```text
 //! progress         frames were freed, by the caller or another: again, a bounded number of times
-//! nothing          again without a search of the same blocks, until all were searched (where there are files)
+//! nothing          the next blocks, until all were searched (where there are files)
 //! others write     their folios were passed over: the caller waits, and searches all blocks once more
 //! end              one last attempt: programs may have given frames back, which is no reclaim
 //! ```
@@ -27,18 +27,38 @@ pub(crate) struct Retries {
     pub(super) nr: u32,
     /// Those that were after progress.
     nr_after_progress: u32,
-    /// Blocks searched since then, in which there was nothing.
-    nr_empty_blocks: u64,
-    /// Others were writing then.
-    has_skipped: bool,
-    /// Remaining waits for them.
-    nr_waits: u32,
 }
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries { nr: NR_RETRIES, nr_after_progress: 0, nr_empty_blocks: 0, has_skipped: false, nr_waits: NR_WAITS }
+        Retries { nr: NR_RETRIES, nr_after_progress: 0 }
     }
+}
+
+impl Retries {
+    /// The last one was after a reclaim that has freed frames.
+    pub(super) fn note_progress(&mut self, refused: OutOfFrames) {
+        if self.nr_after_progress < most_after_progress(refused) {
+            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress + 1);
+        }
+    }
+
+    /// There is nothing to free. Returns whether there is one last attempt.
+    pub(super) fn end(&mut self) -> bool {
+        core::mem::take(&mut self.nr) > 0
+    }
+}
+
+/// The search of all blocks before a refusal, some at a time.
+pub(super) struct Sweep {
+    /// The block to go on from. None: where the last search of any caller has ended.
+    pub(super) from: Option<u64>,
+    /// Blocks in which there was nothing.
+    nr_empty: u64,
+    /// Others were writing then.
+    has_skipped: bool,
+    /// Remaining waits for them.
+    nr_waits: u32,
 }
 
 /// The next step of a caller that found nothing.
@@ -50,13 +70,9 @@ pub(super) enum Next {
     End,
 }
 
-impl Retries {
-    /// The last one was after a reclaim that has freed enough frames.
-    pub(super) fn note_progress(&mut self, refused: OutOfFrames) {
-        if self.nr_after_progress < most_after_progress(refused) {
-            (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress + 1);
-        }
-        self.nr_empty_blocks = 0;
+impl Sweep {
+    pub(super) fn new() -> Sweep {
+        Sweep { from: None, nr_empty: 0, has_skipped: false, nr_waits: NR_WAITS }
     }
 
     /// Folios may have been passed over, since others write.
@@ -64,28 +80,22 @@ impl Retries {
         self.has_skipped = true;
     }
 
-    /// There was nothing in so many blocks of so many.
-    pub(super) fn note_nothing(&mut self, nr_blocks: u64, nr_all: u64) -> Next {
-        self.nr_empty_blocks += nr_blocks;
-        if self.nr_empty_blocks < nr_all {
-            // Not used up.
-            self.nr += 1;
+    /// There was nothing in so many blocks from there, of so many.
+    pub(super) fn note_nothing(&mut self, from: u64, nr_blocks: u64, nr_all: u64) -> Next {
+        let nr_blocks = nr_blocks.max(1);
+        self.from = Some(from.wrapping_add(nr_blocks));
+        self.nr_empty = self.nr_empty.saturating_add(nr_blocks);
+        if self.nr_empty < nr_all {
             return Next::Search;
         }
-        self.nr_empty_blocks = 0;
-        if core::mem::take(&mut self.has_skipped) { Next::Wait } else { Next::End }
-    }
-
-    /// Others have ended their writes and freed nothing. Returns whether to search all blocks again.
-    pub(super) fn note_wait(&mut self) -> bool {
-        let Some(nr_left) = self.nr_waits.checked_sub(1) else { return self.end() };
-        (self.nr, self.nr_waits) = (self.nr + 1, nr_left);
-        true
-    }
-
-    /// Returns whether there is one last attempt.
-    pub(super) fn end(&mut self) -> bool {
-        core::mem::take(&mut self.nr) > 0
+        self.nr_empty = 0;
+        match self.nr_waits.checked_sub(1) {
+            Some(nr_left) if core::mem::take(&mut self.has_skipped) => {
+                self.nr_waits = nr_left;
+                Next::Wait
+            }
+            _ => Next::End,
+        }
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Written<'a> {
     pub(crate) nr_freed: u64,
     /// Some writes were under way when their calls returned. Their folios may be clean now.
     pub(crate) was_under_way: bool,
+    /// The blocks that were searched: fewer if enough was written, or too much in vain.
+    pub(crate) nr_blocks: u64,
     /// Another caller had the storage of a dirty folio.
     pub(crate) has_skipped: bool,
     /// Kept until the folios are dropped: others wait for that.
@@ -83,7 +85,12 @@ impl Writers {
 
     /// Whether some caller writes.
     pub(crate) fn has_any(&self) -> bool {
-        self.taken.load(Ordering::Acquire) != 0
+        self.has_others(None)
+    }
+
+    /// Whether a caller writes that has another claim.
+    pub(crate) fn has_others(&self, mine: Option<&StorageClaim<'_>>) -> bool {
+        self.taken.load(Ordering::Acquire) & !mine.map_or(0, |claim| 1 << claim.place) != 0
     }
 }
 
