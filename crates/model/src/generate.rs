@@ -38,12 +38,14 @@ pub struct Limits {
     pub huge_percent: u64,
     /// Steps about files, in percent of all steps; with 0 there are none.
     pub file_percent: u64,
-    /// Steps about pages of a pool, in percent of all steps; with 0 there are none. No Linux does them.
+    /// Steps about pages of a pool, in percent of all steps; with 0 there are none.
     pub pool_percent: u64,
     /// Whether the knobs of huge pages are the sequence's to set.
     pub knobs: bool,
     /// Whether a Linux does the steps, too.
     pub linux: bool,
+    /// Also those about a pool.
+    pub linux_pool: bool,
     /// One past the last user address.
     pub task_size: u64,
 }
@@ -62,6 +64,7 @@ impl Default for Limits {
             pool_percent: 0,
             knobs: true,
             linux: false,
+            linux_pool: false,
             task_size: TASK_SIZE,
         }
     }
@@ -75,6 +78,9 @@ pub fn sequence(seed: u64, limits: Limits) -> Sequence {
     let mut model = Model::new(limits.features).with_task_size(limits.task_size);
     if limits.linux {
         model = model.beside_linux();
+    }
+    if limits.linux_pool {
+        model = model.beside_linux_pool();
     }
     let mut maker = Maker { random: Random::new(seed), model, limits, done: Vec::new() };
     maker.first_knobs();

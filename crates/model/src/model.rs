@@ -17,6 +17,7 @@ mod place;
 mod pool;
 mod pool_calls;
 mod pool_file;
+mod pool_linux;
 mod pool_moves;
 mod remap;
 
@@ -252,7 +253,7 @@ impl Model {
     /// Does the step and says what has to come of it. After [`Unknown`] the model
     /// is as before.
     pub fn apply(&mut self, op: &Op) -> Result<Expected, Unknown> {
-        if !self.spaces.contains_key(&op.who) {
+        if !self.spaces.contains_key(&op.who) || self.is_other_on_linux(op) {
             return Err(Unknown);
         }
         let expected = self.apply_call(op)?;

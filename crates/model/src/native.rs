@@ -13,12 +13,17 @@
 #![allow(unsafe_code)]
 
 mod files;
+mod pool;
 mod probe;
 
 use crate::features::{Features, LOCKED_PAGES_MAX};
-use crate::numbers::{MREMAP_FIXED, MREMAP_MAYMOVE};
-use crate::op::{Call, HEAP, HEAP_BYTES, MARGIN_BYTES, Op, Outcome, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES, is_ours};
+use crate::numbers::{MAP_HUGETLB, MREMAP_FIXED, MREMAP_MAYMOVE};
+use crate::op::{
+    Call, HEAP, HEAP_BYTES, HUGE, MARGIN_BYTES, Op, Outcome, PAGE, POOL_WINDOW, POOL_WINDOW_PAGES, TASK_SIZE, WINDOW,
+    WINDOW_PAGES, is_ours,
+};
 use core::convert::Infallible;
+pub use pool::open_host_pool;
 use probe::{Probe, probe};
 
 /// An account without rights, `nobody` on most systems.
@@ -111,6 +116,7 @@ pub struct Turn {
     /// Where steps see [`HEAP`]: the first page behind a gap that nobody has.
     heap: u64,
     files: files::Files,
+    pool_file: pool::PoolFile,
 }
 
 /// [`HEAP`] and what stands for it are at the same place in a huge page.
@@ -126,13 +132,14 @@ impl Turn {
         call(libc::SYS_brk, [heap, 0, 0, 0, 0, 0]);
         // No VMA of a step merges with the allocator's.
         call(libc::SYS_mprotect, [own_end, heap - own_end, 0, 0, 0, 0]);
-        Turn { brk, heap, files: files::Files::default() }
+        Turn { brk, heap, files: files::Files::default(), pool_file: pool::PoolFile::default() }
     }
 
     /// Unmaps all that steps may have mapped, and refuses huge pages again.
     pub fn end(&self) {
         refuse_huge_pages();
         self.files.close();
+        self.leave_pool();
         call(libc::SYS_munmap, [WINDOW - MARGIN_BYTES, WINDOW_PAGES * PAGE + 2 * MARGIN_BYTES, 0, 0, 0, 0]);
         let now = call(libc::SYS_brk, [0; 6]) as u64;
         if now > self.heap {
@@ -145,12 +152,21 @@ impl Turn {
         call(libc::SYS_munmap, [self.heap, HEAP_BYTES, 0, 0, 0, 0]);
     }
 
+    /// Gives back all that the program has of the pool. The kernel does so some time after the program's exit.
+    pub fn leave_pool(&self) {
+        self.pool_file.close();
+        call(libc::SYS_munmap, [POOL_WINDOW, POOL_WINDOW_PAGES * HUGE, 0, 0, 0, 0]);
+    }
+
     /// Executes a step of the one program there is.
     pub fn step(&self, op: &Op) -> Outcome {
         let [a, b, c, d, e, f] = op.args;
         let at = self.to_real(a);
         match op.call {
-            Call::Mmap => self.settle(call(libc::SYS_mmap, [at, b, c, d, u64::MAX, 0]), b, e),
+            Call::Mmap => {
+                let len = if d & MAP_HUGETLB != 0 { b.next_multiple_of(HUGE) } else { b };
+                self.settle(call(libc::SYS_mmap, [at, b, c, d, u64::MAX, 0]), len, e)
+            }
             Call::Mremap => self.settle(call(libc::SYS_mremap, [at, b, c, d, self.to_real(e), 0]), c, f),
             Call::Munmap => plain(call(libc::SYS_munmap, [at, b, 0, 0, 0, 0])),
             Call::Mprotect => plain(call(libc::SYS_mprotect, [at, b, c, 0, 0, 0])),
@@ -168,7 +184,8 @@ impl Turn {
                 self.settle(call(libc::SYS_mmap, [at, b, c, d, file, offset]), b, e)
             }
             Call::FileSize | Call::FilePunch | Call::FileRead | Call::FileWrite => self.files.step(op),
-            // No Linux has the sequence's pool.
+            Call::PoolMap => self.settle(call(libc::SYS_mmap, [at, b, c, d, self.pool_file.get(), f * PAGE]), b, e),
+            call if call.is_of_pool() => self.pool_file.step(op),
             _ => Outcome::Broken(2),
         }
     }

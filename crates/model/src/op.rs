@@ -99,8 +99,8 @@ pub enum Call {
     FileRead,
     /// file, offset, byte (pwrite(2))
     FileWrite,
-    /// pages, surplus pages: the size of the machine's pool of 2 MiB pages, and its limit of surplus pages. Gives the size. Not on Linux,
-    /// nor are the calls below.
+    /// pages, surplus pages: the size of the machine's pool of 2 MiB pages, and its limit of surplus pages. Gives the size. On Linux
+    /// only where the host's pool may be set, as the calls below.
     PoolSize,
     /// pages of 2 MiB: makes the file of the pool, which all programs have from now on.
     PoolFile,

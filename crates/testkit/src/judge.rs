@@ -51,6 +51,8 @@ impl fmt::Display for Difference {
 pub struct Sides {
     /// The host's Linux.
     pub linux: bool,
+    /// Its pool of 2 MiB pages, too, for sequences with a pool. It must be empty, and takes root.
+    pub linux_pool: bool,
     /// The core on the hosted machine.
     pub hosted: bool,
     /// The core's own checker, after each so many steps; 0 is never.
@@ -109,10 +111,14 @@ fn machine(config: HostedConfig, tunables: Tunables) -> Result<Vm<Hosted>, Judge
     Vm::new(hosted, tunables).map_err(JudgeError::Vm)
 }
 
+fn start(sides: Sides) -> Result<Linux, LinuxError> {
+    if sides.linux_pool { Linux::start_with_pool() } else { Linux::start() }
+}
+
 impl Judge {
     /// A judge over a machine of its own.
     pub fn new(sides: Sides, config: HostedConfig, tunables: Tunables) -> Result<Judge, JudgeError> {
-        let linux = if sides.linux { Some(Linux::start().map_err(JudgeError::Linux)?) } else { None };
+        let linux = if sides.linux { Some(start(sides).map_err(JudgeError::Linux)?) } else { None };
         let (vm, with_pool) = (machine(config, tunables)?, machine(config, tunables)?);
         Ok(Judge { sides, linux, vm, with_pool, config, tunables, trouble: None, huge: HugeCounts::default() })
     }
@@ -148,7 +154,11 @@ impl Judge {
     fn model(&self) -> Model {
         let features = if self.sides.hosted { Features::default() } else { Features::all() };
         let model = Model::new(features);
-        if self.sides.linux { model.beside_linux() } else { model }
+        match self.sides {
+            Sides { linux_pool: true, .. } => model.beside_linux_pool(),
+            Sides { linux: true, .. } => model.beside_linux(),
+            _ => model,
+        }
     }
 
     /// Runs the steps and finds the first difference, if there is one. A sequence
@@ -158,7 +168,7 @@ impl Judge {
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
         let linux = match &mut self.linux {
-            Some(_) if has_pool(ops) => None,
+            Some(linux) if has_pool(ops) && !linux.has_pool() => None,
             Some(linux) => Some(linux.run_expecting(ops, &expected).map_err(JudgeError::Linux)?),
             None => None,
         };
@@ -248,7 +258,8 @@ impl Judge {
                 }
                 Err(_) => {
                     // A child that was lost is replaced; that sequence is no use.
-                    self.linux = Linux::start().ok();
+                    self.linux = None;
+                    self.linux = start(self.sides).ok();
                     None
                 }
             }

@@ -17,11 +17,13 @@
 #![allow(unsafe_code)]
 
 mod agent;
+mod host_pool;
 
 use crate::features::Features;
 use crate::model::Expected;
 use crate::op::{OP_WORDS, OUTCOME_WORDS, Op, Outcome};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use host_pool::HostPool;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -85,6 +87,8 @@ fn futex(word: &AtomicU32, what: i32, value: u32, timeout: Option<&libc::timespe
 pub struct Linux {
     board: &'static Board,
     child: libc::pid_t,
+    /// For sequences with a pool.
+    pool: Option<HostPool>,
 }
 
 /// The child could not be started, or did not finish a sequence.
@@ -94,12 +98,15 @@ pub enum LinuxError {
     Start(io::Error),
     /// The child died or hung at this step.
     Lost(usize),
+    /// All programs have ended, and the host's pool is not whole.
+    Pool(String),
 }
 
 impl core::fmt::Display for LinuxError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             LinuxError::Start(error) => write!(f, "the child process could not be started: {error}"),
+            LinuxError::Pool(left) => write!(f, "the host's pool after the last exit: {left}"),
             LinuxError::Lost(step) => {
                 write!(f, "the child process was lost at step {step}; steps should leave it alive")
             }
@@ -113,6 +120,15 @@ impl Linux {
     /// Starts a child. It loses root's rights if it has them, so that every host
     /// refuses it the same things.
     pub fn start() -> Result<Linux, LinuxError> {
+        Linux::start_with(None)
+    }
+
+    /// The same, for sequences with a pool, too: that of the host, which must be empty. It takes root, and is empty again at the end.
+    pub fn start_with_pool() -> Result<Linux, LinuxError> {
+        Linux::start_with(Some(HostPool::take().map_err(LinuxError::Start)?))
+    }
+
+    fn start_with(pool: Option<HostPool>) -> Result<Linux, LinuxError> {
         let failed = || LinuxError::Start(io::Error::last_os_error());
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: N1: a new mapping; zeroes are valid atomics.
@@ -128,7 +144,7 @@ impl Linux {
         match child {
             -1 => Err(failed()),
             0 => agent::serve(board),
-            _ => Ok(Linux { board, child }),
+            _ => Ok(Linux { board, child, pool }),
         }
     }
 
@@ -159,6 +175,11 @@ impl Linux {
                 return Err(LinuxError::Lost(self.board.pos.load(Acquire) as usize));
             }
         }
+        if let Some(pool) = &self.pool {
+            // The forks of this one end.
+            self.board.epoch.fetch_add(1, SeqCst);
+            pool.settle().map_err(LinuxError::Pool)?;
+        }
         let outcome = |words: &[AtomicU64; OUTCOME_WORDS]| Outcome::decode(words.each_ref().map(|w| w.load(Acquire)));
         Ok(self.board.outcomes[..ops.len()].iter().map(outcome).collect())
     }
@@ -175,6 +196,11 @@ impl Linux {
     /// Returns the features of this host's kernel.
     pub fn features(&mut self) -> Result<Features, LinuxError> {
         Features::probe(|steps| Ok(self.run(steps)?.last().is_some_and(Outcome::is_success)))
+    }
+
+    /// Whether it runs sequences with a pool.
+    pub fn has_pool(&self) -> bool {
+        self.pool.is_some()
     }
 
     fn is_dead(&mut self) -> bool {

@@ -16,7 +16,7 @@ fn host_features() -> Features {
 
 /// Sequences from `first` on for as long as `more` says.
 fn compare(first: u64, mut more: impl FnMut(u64) -> bool) {
-    let sides = Sides { linux: true, hosted: true, check_every: 50 };
+    let sides = Sides { linux: true, linux_pool: false, hosted: true, check_every: 50 };
     let config = HostedConfig::default()
         .with_arena_bytes(512 << 20)
         .with_swap_bytes(64 << 20)

@@ -22,6 +22,8 @@ pub(super) struct HugeKnown {
     now: Option<KnobBits>,
     /// A Linux does the steps, too, by knobs of its own.
     beside_linux: bool,
+    /// Also those about a pool.
+    pub(super) beside_linux_pool: bool,
 }
 
 impl Model {
@@ -29,6 +31,12 @@ impl Model {
     pub fn beside_linux(mut self) -> Model {
         self.huge.beside_linux = true;
         self
+    }
+
+    /// The same, also in sequences with a pool.
+    pub fn beside_linux_pool(mut self) -> Model {
+        self.huge.beside_linux_pool = true;
+        self.beside_linux()
     }
 
     pub(super) fn knobs(&mut self, bits: KnobBits) -> Answer {

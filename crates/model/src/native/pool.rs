@@ -8,23 +8,26 @@ use crate::op::{Call, FILE_END, HUGE, Op, Outcome, PAGE};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// The files of the pool: its size, and its limit of surplus pages. Opened with root's rights, and used without.
+/// The files of the pool. Opened with root's rights, and used without. Its size, which is with surplus pages.
 static SIZE: AtomicI64 = AtomicI64::new(-1);
+/// Its surplus pages.
 static SURPLUS: AtomicI64 = AtomicI64::new(-1);
+/// The most of these.
+static MOST_SURPLUS: AtomicI64 = AtomicI64::new(-1);
 
-const FOLDER: [&CStr; 2] = [
-    c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
-    c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages",
+const FILES: [(&AtomicI64, &CStr, i32); 3] = [
+    (&SIZE, c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", libc::O_RDWR),
+    (&SURPLUS, c"/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", libc::O_RDONLY),
+    (&MOST_SURPLUS, c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", libc::O_RDWR),
 ];
 
 /// Lets this process and its children set the size of the host's pool. Returns whether it may.
 pub fn open_host_pool() -> bool {
-    for (file, path) in [&SIZE, &SURPLUS].into_iter().zip(FOLDER) {
-        let opened =
-            call(libc::SYS_openat, [libc::AT_FDCWD as u64, path.as_ptr() as u64, libc::O_RDWR as u64, 0, 0, 0]);
+    for (file, path, how) in FILES {
+        let opened = call(libc::SYS_openat, [libc::AT_FDCWD as u64, path.as_ptr() as u64, how as u64, 0, 0, 0]);
         file.store(opened, Relaxed);
     }
-    [&SIZE, &SURPLUS].iter().all(|file| file.load(Relaxed) >= 0)
+    FILES.iter().all(|(file, ..)| file.load(Relaxed) >= 0)
 }
 
 /// Digits of the largest number.
@@ -52,15 +55,15 @@ fn read_number(file: &AtomicI64) -> i64 {
     if nr < 0 { nr } else { digits.fold(0, |number, byte| number * 10 + i64::from(byte - b'0')) }
 }
 
-/// Sets both. Returns the size that the pool has then.
-fn set(nr: u64, nr_surplus: u64) -> Outcome {
-    for (file, number) in [(&SURPLUS, nr_surplus), (&SIZE, nr)] {
+/// Sets both. Returns the size that the pool has then, without surplus pages.
+fn set(nr: u64, most_surplus: u64) -> Outcome {
+    for (file, number) in [(&MOST_SURPLUS, most_surplus), (&SIZE, nr)] {
         let written = write_number(file, number);
         if written < 0 {
             return plain(written);
         }
     }
-    plain(read_number(&SIZE))
+    plain(read_number(&SIZE) - read_number(&SURPLUS))
 }
 
 /// The file of a sequence.

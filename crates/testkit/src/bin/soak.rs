@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge|relax [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] [--pools PERCENT] | hugetlb [--rounds N] [--cpus N]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge|relax [--seconds N] [--seed S] [--sides linux|linux-pool,hosted] [--check EVERY] [--differences N] [--steps N] [--cpus N] [--fault-locking NAME] [--files PERCENT] [--pools PERCENT] | hugetlb [--rounds N] [--cpus N]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -80,7 +80,6 @@ const POOL_PERCENT: u64 = 60;
 const FILE_PERCENT: u64 = 25;
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let sides = Sides { linux: true, hosted: true, check_every: 100 };
     let test = match args.next().as_deref() {
         Some("differential") => Test::Differential,
         Some("lockstep") => Test::Lockstep,
@@ -102,7 +101,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         seconds: 10,
         nr_steps: u64::MAX,
         seed: 1,
-        sides,
+        sides: Sides { linux: true, linux_pool: false, hosted: true, check_every: 100 },
         nr_differences: 1,
         nr_rounds: 1_000_000,
         file_percent: None,
@@ -138,10 +137,11 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--check" => options.sides.check_every = number()? as usize,
             "--sides" => {
                 let has = |side| value.split(',').any(|name| name == side);
-                if !value.split(',').all(|name| ["linux", "hosted"].contains(&name)) {
-                    return Err(format!("--sides is {value}, should be a list of linux and hosted"));
+                if !value.split(',').all(|name| ["linux", "linux-pool", "hosted"].contains(&name)) {
+                    return Err(format!("--sides is {value}, should be a list of linux, linux-pool and hosted"));
                 }
-                options.sides = Sides { linux: has("linux"), hosted: has("hosted"), ..options.sides };
+                let (linux, linux_pool, hosted) = (has("linux") || has("linux-pool"), has("linux-pool"), has("hosted"));
+                options.sides = Sides { linux, linux_pool, hosted, ..options.sides };
             }
             _ => return Err(format!("{name} is no option of this test")),
         }
@@ -294,7 +294,7 @@ fn machine(nr_cpus: usize, mode: Mode, fault_locking: FaultLocking) -> Result<Vm
 }
 
 fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let mut limits = Limits { linux: options.sides.linux, ..Limits::default() };
+    let mut limits = Limits { linux: options.sides.linux, linux_pool: options.sides.linux_pool, ..Limits::default() };
     if options.sides.linux {
         let host = Linux::start()?.features()?;
         for feature in host.missing() {

@@ -113,6 +113,7 @@ impl Agent {
                 done(self, if ret < 0 { Outcome::Errno(-ret as u64) } else { Outcome::Value(0) });
             }
             Call::Exit => {
+                self.turn.leave_pool();
                 done(self, Outcome::Value(0));
                 // The next step is another program's, or the end.
                 let next = self.board.op(pos + 1).filter(|_| pos + 1 < self.board.nr_ops.load(Acquire) as usize);
