@@ -135,7 +135,7 @@ pub struct Tunables {
     /// The same before a fault or an operation is refused frames. The search continues where the
     /// last one ended. So a caller that tries again after refusals finally covers all of memory,
     /// and no fault walks over a terabyte. Where there are files, so many are searched for their folios at a time, until all
-    /// were; blocks that have only private pages cost one load. 1,024 is a guess: 2 GiB.
+    /// were; blocks that have only private pages cost a few loads. 1,024 is a guess: 2 GiB.
     pub shrink_blocks_direct: u64,
     /// Blocks of 2 MiB that an idle CPU keeps pre-zeroed; see
     /// [`Memory::zero_ahead`](crate::Memory::zero_ahead).

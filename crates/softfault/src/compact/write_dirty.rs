@@ -36,8 +36,8 @@ const PAGES_AT_ONCE: u64 = 64;
 /// Each beginning counts as so many pages at least: it costs a grace period of all CPUs and a shootdown. Of pages far apart,
 /// 64 are written for a refusal, which is enough for another retry.
 const LEAST_AT_ONCE: u64 = 8;
-/// Beginnings without a clean folio after which the round asks the storage no more: it fails or takes its time, or programs store to
-/// the same pages all the time. A guess.
+/// Beginnings in a row without a clean folio after which the round asks the storage no more: it fails, or programs store to the same
+/// pages all the time. A guess.
 const MOST_IN_VAIN: u32 = 8;
 /// The same for all storages of a round.
 const MOST_IN_VAIN_IN_ALL: u32 = 512;
@@ -56,6 +56,11 @@ impl InVain {
         self.storages.iter().flatten().any(|(of, nr)| *of == storage && *nr >= MOST_IN_VAIN)
     }
 
+    /// Something came of the last beginning.
+    fn forget(&mut self, storage: StorageId) {
+        self.storages.iter_mut().flatten().filter(|(of, _)| *of == storage).for_each(|(_, nr)| *nr = 0);
+    }
+
     fn note(&mut self, storage: StorageId) {
         self.nr += 1;
         let is_its = |counted: &&mut Option<(StorageId, u32)>| counted.is_none_or(|(of, _)| of == storage);
@@ -67,7 +72,10 @@ impl InVain {
 
 /// The writes of a caller so far.
 struct Round<'a> {
+    /// Enough to free.
     nr_frames: u64,
+    /// Without any, the first block is searched whole: the next round begins behind it.
+    may_end: bool,
     /// Pages that were written or dropped.
     nr_done: u64,
     nr_freed: u64,
@@ -85,7 +93,9 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn is_over(&self) -> bool {
-        self.nr_done >= self.nr_frames || self.in_vain.nr >= MOST_IN_VAIN_IN_ALL || self.pass.nr_visits == 0
+        let has_done_enough = self.nr_done >= MOST_AT_A_TIME;
+        let is_too_much = has_done_enough || self.in_vain.nr >= MOST_IN_VAIN_IN_ALL || self.pass.nr_visits == 0;
+        self.nr_freed >= self.nr_frames || is_too_much && self.may_end
     }
 }
 
@@ -97,6 +107,7 @@ impl<M: Machine> Vm<M> {
         let mut pace = Pace::new(&self.machine);
         let mut round = Round {
             nr_frames: search.nr_frames.min(MOST_AT_A_TIME),
+            may_end: false,
             nr_done: 0,
             nr_freed: 0,
             last: None,
@@ -113,8 +124,9 @@ impl<M: Machine> Vm<M> {
             if blocks.may_have_files(b) {
                 self.write_dirty_of(b, &mut round);
             }
+            round.may_end = true;
             // The next search begins with one that was searched in part.
-            nr_blocks += u64::from(!round.is_over());
+            nr_blocks += u64::from(!round.is_over() || nr_blocks == 0);
         }
         if let Some(last) = round.last {
             self.wait_for_write(last);
@@ -156,10 +168,11 @@ impl<M: Machine> Vm<M> {
             }
             round.nr_freed += nr_freed;
             round.last = begun.under_way.or(round.last);
-            // What was written and stays may be locked: that is not the storage's fault.
-            if nr_freed > 0 || begun.has_written {
+            // What was written and stays may be locked: that is not the storage's fault. What is under way is not begun again.
+            if nr_freed > 0 || begun.has_written || begun.under_way.is_some() {
                 round.nr_done += begun.nr_pages.max(nr_freed).max(LEAST_AT_ONCE);
-            } else {
+                round.in_vain.forget(storage);
+            } else if begun.nr_pages > 0 {
                 round.in_vain.note(storage);
             }
         }

@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::desc::FrameKind;
 use super::want::{Content, Fill};
-use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::check::Broken;
 use crate::machine::CpuId;
 use crate::space::Vm;
@@ -211,4 +211,21 @@ fn a_block_that_was_emptied_is_of_no_class() {
     let Ok(huge) = claimed.into_huge() else { panic!("all of it is claimed") };
     assert_eq!(block.class(), Class::Movable);
     vm.give_back_huge(huge.first, Content::Unknown);
+}
+
+/// A fault that brought a batch of private pages may find that its place shows an object now.
+#[test]
+fn a_folio_marks_the_block_of_a_private_batch() {
+    for reads in [false, true] {
+        let vm = vm(1);
+        let first = vm.obtain_batch(Order(4), 0).unwrap();
+        let block = vm.frames.blocks.at(block_of(first));
+        assert_eq!(block.class(), Class::Movable);
+        if reads {
+            vm.make_folio_to_read(first, Order(4), 0, 0);
+        } else {
+            vm.make_folio(first, Order(4), 0, 0);
+        }
+        assert_eq!(block.class(), Class::Shared);
+    }
 }

@@ -68,13 +68,23 @@ impl<M: Machine> Memory<M> {
     /// answers other CPUs.
     pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()));
+        self.mark_run(first, order);
         self.set_tails(first, order);
         self.frames.desc(first).assign_folio(order, object, index);
+    }
+
+    /// Marks the block of a run as one with folios of objects. The run may have come for a batch of private pages, whose place another
+    /// CPU has mapped to an object meanwhile.
+    fn mark_run(&self, first: Pfn, order: Order) {
+        if order != Order::BASE && order < Order::PMD {
+            self.frames.blocks.at(BlockId::of(first)).raise(Class::Shared);
+        }
     }
 
     /// Makes a folio that is going to be read: locked, and not up to date. Smaller than 2 MiB.
     pub(crate) fn make_folio_to_read(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()) && order < Order::PMD);
+        self.mark_run(first, order);
         self.set_tails(first, order);
         self.frames.desc(first).assign_reading(order, object, index);
     }

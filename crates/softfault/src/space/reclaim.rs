@@ -143,6 +143,8 @@ impl<M: Machine> Vm<M> {
                 nr_frames,
             };
             let nr_freed = self.shrink(search.nr_blocks, nr_frames, Shortage::Refused);
+            // It ends early where many mappings were visited in vain.
+            let nr_clean = self.clean_cursor.load(Ordering::Relaxed).wrapping_sub(search.from);
             drop(reaction);
             if !self.has_file_objects() {
                 return nr_freed > 0 || by_another();
@@ -156,6 +158,7 @@ impl<M: Machine> Vm<M> {
                 retries.note_progress(refused);
                 return true;
             }
+            let nr_searched = nr_searched.min(nr_clean);
             let has_next = match sweep.note_nothing(search.from, nr_searched, self.frames.blocks.nr()) {
                 Next::Search => true,
                 // Their folios were passed over. If they end, these can be looked at.
@@ -173,7 +176,8 @@ impl<M: Machine> Vm<M> {
         let written = (self.reclaim.write_dirty)(self, search);
         // A caller claims the storage first, and then its folios are not dirty: that was seen before.
         sync::fence();
-        if written.has_skipped || self.writers.has_others(written.claim.as_ref()) {
+        // Pages under way may lie in blocks that were searched before.
+        if written.has_skipped || written.was_under_way || self.writers.has_others(written.claim.as_ref()) {
             sweep.note_skipped();
         }
         if !written.was_under_way {

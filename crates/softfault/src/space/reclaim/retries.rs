@@ -3,7 +3,7 @@
 //! ```text
 //! progress         frames were freed, by the caller or another: again, a bounded number of times
 //! nothing          the next blocks, until all were searched (where there are files)
-//! others write     their folios were passed over: the caller waits, and searches all blocks once more
+//! others write     their folios were passed over: the caller waits, and searches all blocks again, three times at most
 //! end              one last attempt: programs may have given frames back, which is no reclaim
 //! ```
 
