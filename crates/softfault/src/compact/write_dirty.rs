@@ -45,6 +45,7 @@ const MOST_IN_VAIN_IN_ALL: u32 = 512;
 const NR_COUNTED: usize = 32;
 /// How often the caller lets others run until a write is over. A guess.
 const MOST_WAITS: u32 = 10_000;
+
 /// Beginnings of which nothing has become clean.
 struct InVain {
     storages: [Option<(StorageId, u32)>; NR_COUNTED],
