@@ -3,8 +3,8 @@
 use super::pool::{Has, PoolPage, Shows};
 use super::*;
 use crate::numbers::{
-    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_SHARED,
-    MAP_TYPE, PROT_SEM,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE,
+    MAP_SHARED, MAP_TYPE, MREMAP_FIXED, PROT_SEM,
 };
 use crate::op::HUGE;
 
@@ -42,7 +42,7 @@ impl Model {
             Call::Mremap => {
                 let (new, new_end) = (e / PAGE, e.saturating_add(c).div_ceil(PAGE));
                 space.has_pool_in(first, end) && (space.cuts_pool(first, end) || !c.is_multiple_of(HUGE) || c > len)
-                    || d & 2 != 0 && space.has_pool_in(new, new_end)
+                    || d & MREMAP_FIXED != 0 && space.has_pool_in(new, new_end)
             }
             _ => false,
         }
@@ -56,5 +56,5 @@ fn is_own_of_file(page: &PoolPage) -> bool {
 
 /// The order of the errors is another one.
 fn is_odd_type(flags: u64) -> bool {
-    flags & MAP_GROWSDOWN != 0 || flags & MAP_TYPE > MAP_SHARED + 1 || flags & MAP_TYPE == 0
+    flags & MAP_GROWSDOWN != 0 || !matches!(flags & MAP_TYPE, MAP_SHARED | MAP_PRIVATE)
 }

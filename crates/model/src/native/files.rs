@@ -55,23 +55,32 @@ impl Files {
     pub(super) fn step(&self, op: &Op) -> Outcome {
         let [a, b, c, ..] = op.args;
         let file = self.get(a);
-        let mut byte = c as u8;
+        let byte = c as u8;
         match op.call {
             Call::FileSize => plain(call(libc::SYS_ftruncate, [file, b, 0, 0, 0, 0])),
-            Call::FilePunch => {
-                let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
-                plain(call(libc::SYS_fallocate, [file, mode, b * PAGE, c * PAGE, 0, 0]))
-            }
-            Call::FileRead => match call(libc::SYS_pread64, [file, (&raw mut byte) as u64, 1, b, 0, 0]) {
-                0 => Outcome::Value(FILE_END),
-                1 => Outcome::Value(u64::from(byte)),
-                other => plain(other),
-            },
+            Call::FilePunch => punch(file, b, c),
+            Call::FileRead => read_byte(file, b),
             Call::FileWrite => match call(libc::SYS_pwrite64, [file, (&raw const byte) as u64, 1, b, 0, 0]) {
                 1 => Outcome::Value(0),
                 other => plain(other),
             },
             _ => Outcome::Broken(4),
         }
+    }
+}
+
+/// Makes a hole of so many pages.
+pub(super) fn punch(file: u64, first: u64, nr_pages: u64) -> Outcome {
+    let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
+    plain(call(libc::SYS_fallocate, [file, mode, first * PAGE, nr_pages * PAGE, 0, 0]))
+}
+
+/// Reads the byte at an offset.
+pub(super) fn read_byte(file: u64, at: u64) -> Outcome {
+    let mut byte = 0u8;
+    match call(libc::SYS_pread64, [file, (&raw mut byte) as u64, 1, at, 0, 0]) {
+        0 => Outcome::Value(FILE_END),
+        1 => Outcome::Value(u64::from(byte)),
+        other => plain(other),
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! N4 holds here: nothing is allocated.
 
+use super::files::{punch, read_byte};
 use super::probe::{Probe, probe};
 use super::{call, plain};
-use crate::op::{Call, FILE_END, HUGE, Op, Outcome, PAGE};
+use crate::op::{Call, HUGE, Op, Outcome};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -103,21 +104,13 @@ impl PoolFile {
     /// A step about the pool or the file, but for a mapping.
     pub(super) fn step(&self, op: &Op) -> Outcome {
         let ([a, b, ..], file) = (op.args, self.get());
-        let mut byte = b as u8;
         match op.call {
             _ if SIZE.load(Relaxed) < 0 => Outcome::Broken(2),
             Call::PoolSize => set(a, b),
             Call::PoolFile => self.make(a),
             Call::PoolFileSize => plain(call(libc::SYS_ftruncate, [file, a, 0, 0, 0, 0])),
-            Call::PoolFilePunch => {
-                let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
-                plain(call(libc::SYS_fallocate, [file, mode, a * PAGE, b * PAGE, 0, 0]))
-            }
-            Call::PoolFileRead => match call(libc::SYS_pread64, [file, (&raw mut byte) as u64, 1, a, 0, 0]) {
-                0 => Outcome::Value(FILE_END),
-                1 => Outcome::Value(u64::from(byte)),
-                other => plain(other),
-            },
+            Call::PoolFilePunch => punch(file, a, b),
+            Call::PoolFileRead => read_byte(file, a),
             Call::PoolFileWrite => self.write(a, b),
             _ => Outcome::Broken(4),
         }
