@@ -283,6 +283,15 @@ impl Access {
             Access::Exec => Rights::EXEC,
         }
     }
+
+    /// The rights of a mapping of which each grants the access: any right implies that of loads.
+    #[inline(always)]
+    pub(crate) const fn granted_by(self) -> Rights {
+        match self {
+            Access::Read => Rights::READ.union(Rights::WRITE).union(Rights::EXEC),
+            Access::Write | Access::Exec => self.needs(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ extern "C" fn trap_dispatch(frame: &mut Frame) {
     let next = sched::with_current(|thread| {
         thread.usage.entered_kernel();
         match frame.vector {
-            PAGE_FAULT => page_fault(thread, address, frame),
+            // Not by the table of the others.
+            vector if vector == PAGE_FAULT => page_fault(thread, address, frame),
             apic::TIMER | apic::POKE | apic::SPURIOUS | SERIAL => interrupt(frame.vector),
             2 | 8 | 18 => panic!("vector {} in a program\n{frame}", frame.vector),
             _ => thread.program.exception(thread, frame),

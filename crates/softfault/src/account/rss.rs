@@ -44,6 +44,19 @@ impl RssLine {
         }
     }
 
+    /// Adds one to each of two, and asks once whose line it is.
+    #[inline(always)]
+    pub(crate) fn add_one_of_each(&self, both: [Rss; 2]) {
+        let [first, second] = both.map(|what| &self.counts[what as usize]);
+        if self.is_shared.get() == 0 {
+            first.add_owned(1);
+            second.add_owned(1);
+        } else {
+            add_shared(first, 1);
+            add_shared(second, 1);
+        }
+    }
+
     /// Makes it one for several CPUs. Before any count.
     pub(crate) fn share(&self) {
         self.is_shared.set(1);

@@ -4,7 +4,7 @@ use super::find::{FoundVma, hinted_table};
 use super::request::Request;
 use crate::account::Event;
 use crate::account::rss::{Rss, RssLine};
-use crate::addr::{Access, Pfn, Rights};
+use crate::addr::{Access, Pfn};
 use crate::base::HugeNow;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
@@ -12,7 +12,6 @@ use crate::policy::fault::FaultQuestion;
 use crate::policy::huge::Orders;
 use crate::section::InSection;
 use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
 use crate::table::format::Leaf;
 
 /// The cache lines that a fault writes besides entry and descriptor. Valid until the next wait,
@@ -71,6 +70,14 @@ impl Here<'_> {
         self.cpu.count(event);
         self.rss.add(Rss::MinorFaults, 1);
     }
+
+    /// Counts a fault that is done and its new page.
+    #[inline(always)]
+    pub(crate) fn count_page(self, event: Event, page: Rss) {
+        self.cpu.count(Event::Fault);
+        self.cpu.count(event);
+        self.rss.add_one_of_each([page, Rss::MinorFaults]);
+    }
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
@@ -86,11 +93,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 pub(super) fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
     let Fault { request, found, .. } = fault;
     let writes = request.access() == Access::Write;
-    let mut rights = found.entry_rights();
     // A forced write gives the entry only the VMA's rights. A page that is only read stays clean,
     // and is writable if nobody shares it.
-    if !found.flags().contains(VmaFlags::WRITE) {
-        rights -= Rights::WRITE;
-    }
-    Leaf { pfn, rights, accessed: true, dirty: writes }
+    Leaf { pfn, rights: found.entry_rights(), accessed: true, dirty: writes }
 }

@@ -2,7 +2,7 @@
 
 use super::request::{Request, Want};
 use super::{FaultError, Turn};
-use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
+use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::section::{InSection, KeepsTables};
@@ -81,9 +81,7 @@ impl FoundVma<'_> {
             }
             // A page of a mapping that was replaced meanwhile would be a new one.
             _ if request.want == Want::Ready => !rights.is_empty() && self.object() != ObjectId::NONE,
-            Access::Read => !rights.is_empty(),
-            Access::Write => rights.contains(Rights::WRITE),
-            Access::Exec => rights.contains(Rights::EXEC),
+            access => rights.intersects(access.granted_by()),
         }
     }
 

@@ -44,13 +44,20 @@ pub(crate) enum Twin {
     Missing,
 }
 
+/// The frames and notes that a fault keeps from turn to turn.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    /// One frame of each [`Fill`].
+    singles: [Option<Pfn>; Fill::ALL.len()],
+    /// Everything for larger sizes.
+    large: Large,
+}
+
 /// The fault's frames. The end frees those that were not used.
 pub(crate) struct Prealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
-    /// One frame of each [`Fill`].
-    singles: [Option<Pfn>; Fill::ALL.len()],
-    /// Everything for larger sizes; empty in the first turn.
-    large: Large,
+    /// `None` in the first turn, in which most faults end: they write one word of it.
+    kept: Option<Kept>,
     /// The hold: from before the first frame was claimed until all are in use or freed (I28).
     held: Option<Held<'vm>>,
 }
@@ -58,20 +65,48 @@ pub(crate) struct Prealloc<'vm, M: Machine> {
 impl<'vm, M: Machine> Prealloc<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Prealloc { vm, singles: [None; Fill::ALL.len()], large: Large::default(), held: None }
+        Prealloc { vm, kept: None, held: None }
+    }
+
+    fn kept_mut(&mut self) -> &mut Kept {
+        self.kept.get_or_insert_default()
+    }
+
+    /// Those for larger sizes.
+    fn large(&self) -> Large {
+        self.kept.map_or_else(Large::default, |kept| kept.large)
+    }
+
+    fn large_mut(&mut self) -> &mut Large {
+        &mut self.kept_mut().large
+    }
+
+    /// Takes out the single frame of a kind.
+    #[inline(always)]
+    fn take_single(&mut self, fill: Fill) -> Option<Pfn> {
+        self.kept.as_mut()?.singles[fill as usize].take()
+    }
+
+    /// Puts one in, where none is.
+    fn put_single(&mut self, fill: Fill, pfn: Pfn) {
+        let before = self.kept_mut().singles[fill as usize].replace(pfn);
+        debug_assert!(before.is_none());
     }
 
     /// Ends a fault that was done in its first turn: only a turn that fails leaves frames here.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
-        debug_assert!(self.singles == [None; Fill::ALL.len()] && self.held.is_none());
+        debug_assert!(self.kept.is_none_or(|kept| kept.singles == [None; Fill::ALL.len()]) && self.held.is_none());
         core::mem::forget(self);
     }
 
     /// Obtains what was lacking. Outside sections.
     pub(crate) fn bring(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
-            Need::Frame(fill) => self.singles[fill as usize] = Some(self.obtain(fill)?),
+            Need::Frame(fill) => {
+                let pfn = self.obtain(fill)?;
+                self.put_single(fill, pfn);
+            }
             Need::Place => self.let_claim(),
             Need::Folio { order, sub_page, least } => self.bring_folio(order, sub_page, least)?,
             need => self.bring_large(need),
@@ -103,7 +138,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     #[cold]
     pub(crate) fn give_back_all(&mut self) {
         for fill in Fill::ALL {
-            if let Some(pfn) = self.singles[fill as usize].take() {
+            if let Some(pfn) = self.take_single(fill) {
                 self.vm.give_back(pfn, fill);
             }
         }
@@ -117,7 +152,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     #[inline(always)]
     pub(crate) fn take(&mut self, fill: Fill, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
         self.vm.assert_inside(inside);
-        if let Some(pfn) = self.singles[fill as usize].take() {
+        if let Some(pfn) = self.take_single(fill) {
             return Some(pfn);
         }
         if cpu.attention.load(Ordering::Acquire) != 0 {
@@ -130,10 +165,9 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     #[cold]
     pub(crate) fn keep(&mut self, fill: Fill, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
-        debug_assert!(self.singles[fill as usize].is_none());
         // In the section in which the frame may have been taken from the frame cache.
         self.hold();
-        self.singles[fill as usize] = Some(pfn);
+        self.put_single(fill, pfn);
     }
 }
 

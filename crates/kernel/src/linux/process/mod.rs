@@ -75,6 +75,8 @@ pub struct Inherited {
 pub struct Process {
     /// Its number.
     pub pid: u32,
+    /// Its parent's number. The table (`table.rs`) writes it, under its lock; a reader needs none.
+    parent: AtomicU32,
     /// Its memory; none once its last thread has left it.
     mm: SpinLock<Option<Arc<Mm>>>,
     /// A name given by prctl(2), or none.
@@ -139,6 +141,7 @@ impl Process {
         let charge = heap::charge(HEAP_PER_PROCESS).map_err(|_| Errno::EAGAIN)?;
         Ok(Arc::new(Process {
             pid,
+            parent: AtomicU32::new(table::INIT),
             mm: SpinLock::new(None),
             given_name: SpinLock::new(None),
             threads: SpinLock::new(BTreeMap::new()),
@@ -294,7 +297,7 @@ impl Process {
     }
     /// Number of its parent.
     pub fn parent_pid(&self) -> u32 {
-        table::parent(self.pid)
+        self.parent.load(Ordering::Relaxed)
     }
     /// Its group's number.
     pub fn group(&self) -> u32 {

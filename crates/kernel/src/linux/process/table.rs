@@ -23,7 +23,6 @@ const MAX_PID: u32 = 32_768;
 
 struct Entry {
     process: Arc<Process>,
-    parent: u32,
     group: u32,
     session: u32,
     children: Vec<u32>,
@@ -67,7 +66,7 @@ pub fn insert_child(child: &Arc<Process>, pid: u32, same_parent: bool, thread: &
     let signals = (1..=NR_SIGNALS as u32).filter(|signal| meanwhile & bit(*signal) != 0);
     signals.for_each(|signal| pending.add(Info { signal, ..Info::default() }));
     drop(pending);
-    let own = table.get(&pid).map(|e| (e.parent, (e.group, e.session)));
+    let own = table.get(&pid).map(|e| (e.process.parent_pid(), (e.group, e.session)));
     let (grandparent, place) = own.unwrap_or((INIT, (pid, pid)));
     add(&mut table, child, if same_parent { grandparent } else { pid });
     if let Some(entry) = table.get_mut(&child.pid) {
@@ -82,7 +81,8 @@ fn add(table: &mut BTreeMap<u32, Entry>, process: &Arc<Process>, parent: u32) {
         entry.children.push(process.pid);
         (group, session) = (entry.group, entry.session);
     }
-    let entry = Entry { process: process.clone(), parent, group, session, children: Vec::new(), ends: false };
+    process.parent.store(parent, Ordering::Relaxed);
+    let entry = Entry { process: process.clone(), group, session, children: Vec::new(), ends: false };
     table.insert(process.pid, entry);
 }
 
@@ -115,7 +115,7 @@ fn note_for_forks(process: &Process, signal: u32) {
 pub fn remove(pid: u32) -> bool {
     let mut table = TABLE.lock();
     let gone = table.remove(&pid);
-    if let Some(parent) = gone.as_ref().and_then(|e| table.get_mut(&e.parent)) {
+    if let Some(parent) = gone.as_ref().and_then(|e| table.get_mut(&e.process.parent_pid())) {
         parent.children.retain(|c| *c != pid);
     }
     gone.iter().for_each(|entry| entry.process.life.forget());
@@ -135,7 +135,7 @@ pub fn disown_children(pid: u32) {
     let children = table.get_mut(&pid).map(|e| core::mem::take(&mut e.children)).unwrap_or_default();
     for child in children {
         let Some(entry) = table.get_mut(&child) else { continue };
-        entry.parent = INIT;
+        entry.process.parent.store(INIT, Ordering::Relaxed);
         if entry.process.has_ended() {
             gone.extend(table.remove(&child));
         }
@@ -184,7 +184,7 @@ pub fn in_group(group: u32) -> Vec<Arc<Process>> {
 pub fn is_orphaned(group: u32) -> bool {
     let table = TABLE.lock();
     let ties = |member: &Entry| {
-        let parent = table.get(&member.parent);
+        let parent = table.get(&member.process.parent_pid());
         !member.ends && parent.is_some_and(|parent| parent.group != group && parent.session == member.session)
     };
     !table.values().any(|e| e.group == group && ties(e))
@@ -195,11 +195,6 @@ pub fn children(pid: u32) -> Vec<(Arc<Process>, u32)> {
     let table = TABLE.lock();
     let own = table.get(&pid).map_or(&[][..], |e| &e.children);
     own.iter().filter_map(|c| table.get(c)).map(|e| (e.process.clone(), e.group)).collect()
-}
-
-/// Number of the parent.
-pub fn parent(pid: u32) -> u32 {
-    with(pid, |e| e.parent).unwrap_or(INIT)
 }
 
 /// Group and session of a process.
@@ -221,7 +216,8 @@ pub enum GroupError {
 pub fn set_group(caller: u32, pid: u32, group: u32) -> Result<(), GroupError> {
     let mut table = TABLE.lock();
     let session = table.get(&caller).ok_or(GroupError::NotFound)?.session;
-    let target = table.get(&pid).filter(|e| pid == caller || e.parent == caller).ok_or(GroupError::NotFound)?;
+    let target =
+        table.get(&pid).filter(|e| pid == caller || e.process.parent_pid() == caller).ok_or(GroupError::NotFound)?;
     if pid != caller && target.session == session && target.process.has_executed.load(Ordering::Relaxed) {
         return Err(GroupError::TooLate);
     }

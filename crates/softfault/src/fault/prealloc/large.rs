@@ -47,41 +47,41 @@ pub(super) struct Large {
 impl<M: Machine> Prealloc<'_, M> {
     /// Notes for the next turn that subscribers have been told of so many pages.
     pub(crate) fn set_told(&mut self, nr_pages: u64) {
-        self.large.nr_told = nr_pages as u32;
+        self.large_mut().nr_told = nr_pages as u32;
     }
 
     /// Whether subscribers were told of so many pages, so that their entry may be taken.
     pub(crate) fn has_told(&self, nr_pages: u64) -> bool {
-        u64::from(self.large.nr_told) >= nr_pages
+        u64::from(self.large().nr_told) >= nr_pages
     }
 
     /// Allows the fault to claim a place in an object. Not in the first turn, after which the call of a subscriber panics.
     pub(super) fn let_claim(&mut self) {
-        if self.large.stage == Stage::First {
-            self.large.stage = Stage::MayClaim;
+        if self.large().stage == Stage::First {
+            self.large_mut().stage = Stage::MayClaim;
         }
     }
 
     /// Whether the fault may claim a place.
     pub(crate) fn may_claim(&self) -> bool {
-        self.large.stage != Stage::First
+        self.large().stage != Stage::First
     }
 
     /// Notes for the next turn that the fault has a mutex.
     pub(crate) fn note_mutex(&mut self) {
-        self.large.stage = Stage::HasMutex;
+        self.large_mut().stage = Stage::HasMutex;
     }
 
     /// Notes for the next turn that it has none.
     pub(crate) fn note_no_mutex(&mut self) {
-        if self.large.stage == Stage::HasMutex {
-            self.large.stage = Stage::MayClaim;
+        if self.large().stage == Stage::HasMutex {
+            self.large_mut().stage = Stage::MayClaim;
         }
     }
 
     /// Whether it has.
     pub(crate) fn has_mutex(&self) -> bool {
-        self.large.stage == Stage::HasMutex
+        self.large().stage == Stage::HasMutex
     }
 
     /// The preallocation is empty when that is refused.
@@ -95,8 +95,9 @@ impl<M: Machine> Prealloc<'_, M> {
         };
         match found {
             Some((first, held)) => {
-                (self.large.batch, self.held) = (Some((first, order)), Some(held));
-                self.large.is_folio = true;
+                self.large_mut().batch = Some((first, order));
+                self.held = Some(held);
+                self.large_mut().is_folio = true;
             }
             None => self.give_up(order),
         }
@@ -107,8 +108,8 @@ impl<M: Machine> Prealloc<'_, M> {
     #[cold]
     pub(crate) fn keep_folio(&mut self, first: Pfn, order: Order) {
         self.hold();
-        self.large.batch = Some((first, order));
-        self.large.is_folio = true;
+        self.large_mut().batch = Some((first, order));
+        self.large_mut().is_folio = true;
     }
 
     /// Obtains frames of a larger order. If they are refused, records the order and frees all
@@ -120,7 +121,7 @@ impl<M: Machine> Prealloc<'_, M> {
             self.give_back_large();
             // An order that seemed to be free and was not: searching blocks for the next one would
             // cost more than a small page.
-            self.large.failed |= u32::from(if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 });
+            self.large_mut().failed |= u32::from(if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 });
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
             if order == Order::PMD {
                 self.vm.count(Event::ThpFaultFallback, 1);
@@ -135,8 +136,8 @@ impl<M: Machine> Prealloc<'_, M> {
             Need::Batch { order, sub_page } => {
                 // Another size fits since the last turn.
                 self.give_back_batch();
-                self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
-                self.large.is_folio = false;
+                self.large_mut().batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
+                self.large_mut().is_folio = false;
                 Ok(())
             }
             Need::Huge { sub_page, twin, advice } => {
@@ -153,7 +154,7 @@ impl<M: Machine> Prealloc<'_, M> {
     }
 
     fn get_huge(&mut self, sub_page: u32, content: Content, advice: HugeAdvice) -> Result<(), OutOfFrames> {
-        let mut huge = match self.large.huge {
+        let mut huge = match self.large().huge {
             Some(huge) => huge,
             None => self.vm.obtain_huge_for_fault(advice)?,
         };
@@ -161,48 +162,48 @@ impl<M: Machine> Prealloc<'_, M> {
             self.vm.zero_huge(huge.first, Some(u64::from(sub_page)));
             huge.content = Content::Zero;
         }
-        self.large.huge = Some(huge);
+        self.large_mut().huge = Some(huge);
         Ok(())
     }
 
     fn get_parts(&mut self, twin: Twin) -> Result<(), OutOfFrames> {
-        if self.large.deposit.is_none() {
-            self.large.deposit = Some(self.vm.source().frame(Fill::Fixed)?);
+        if self.large().deposit.is_none() {
+            self.large_mut().deposit = Some(self.vm.source().frame(Fill::Fixed)?);
         }
-        if twin == Twin::Missing && self.large.twin.is_none() {
-            self.large.twin = Some(self.vm.source().frame(Fill::Fixed)?);
+        if twin == Twin::Missing && self.large().twin.is_none() {
+            self.large_mut().twin = Some(self.vm.source().frame(Fill::Fixed)?);
         }
         Ok(())
     }
 
     /// Orders that have not failed yet in this fault.
     pub(crate) fn untried(&self) -> Orders {
-        Orders(!self.large.failed as u16)
+        Orders(!self.large().failed as u16)
     }
 
     /// The largest order for a page of an object that was not refused in this fault.
     pub(crate) fn most_there(&self) -> Order {
-        let failed = self.large.failed | 1 << (Order::PUD.0 + 1);
+        let failed = self.large().failed | 1 << (Order::PUD.0 + 1);
         Order(failed.trailing_zeros().saturating_sub(1) as u8)
     }
 
     /// Makes this fault do without that order.
     pub(crate) fn give_up(&mut self, order: Order) {
-        self.large.failed |= 1 << order.0;
+        self.large_mut().failed |= 1 << order.0;
     }
 
     /// Whether it has adjacent frames of that order.
     pub(crate) fn has_batch(&self, order: Order) -> bool {
-        self.large.batch.is_some_and(|(_, of)| of == order)
+        self.large().batch.is_some_and(|(_, of)| of == order)
     }
 
     /// Adjacent frames of zeroes, if they are of that order.
     pub(crate) fn batch(&mut self, order: Order) -> Option<Pfn> {
-        let (first, of) = self.large.batch?;
+        let (first, of) = self.large().batch?;
         if of != order {
             return None;
         }
-        self.large.batch = None;
+        self.large_mut().batch = None;
         Some(first)
     }
 
@@ -210,7 +211,7 @@ impl<M: Machine> Prealloc<'_, M> {
     /// mapping was replaced between two turns.
     pub(crate) fn private_batch(&mut self, order: Order) -> Option<Pfn> {
         let first = self.batch(order)?;
-        if self.large.is_folio {
+        if self.large().is_folio {
             self.vm.frames.note_run_used(first, order.nr_pages());
         }
         Some(first)
@@ -218,56 +219,59 @@ impl<M: Machine> Prealloc<'_, M> {
 
     /// A huge frame, of zeroes if it has to be.
     pub(crate) fn huge(&mut self, content: Content) -> Option<HugeFrame> {
-        self.large.huge.take_if(|huge| huge.content.is_zero() || !content.is_zero())
+        self.large_mut().huge.take_if(|huge| huge.content.is_zero() || !content.is_zero())
     }
 
     /// The same, of zeroes, and the tables of a new huge mapping; all or nothing.
     pub(crate) fn huge_with_parts(&mut self, twin: Twin) -> Option<(HugeFrame, HugeParts)> {
-        self.large.huge.filter(|huge| huge.content.is_zero())?;
+        self.large().huge.filter(|huge| huge.content.is_zero())?;
         let parts = self.parts(twin)?;
         self.huge(Content::Zero).map(|huge| (huge, parts))
     }
 
     /// The tables alone.
     pub(crate) fn parts(&mut self, twin: Twin) -> Option<HugeParts> {
-        let deposit = self.large.deposit?;
-        if twin == Twin::Missing && self.large.twin.is_none() {
+        let deposit = self.large().deposit?;
+        if twin == Twin::Missing && self.large().twin.is_none() {
             return None;
         }
-        self.large.deposit = None;
-        let twin = if twin == Twin::Missing { self.large.twin.take() } else { None };
+        self.large_mut().deposit = None;
+        let twin = if twin == Twin::Missing { self.large_mut().twin.take() } else { None };
         Some(HugeParts { deposit, twin })
     }
 
     /// Takes back what `huge` gave, untouched: as zero as it was then (I20).
     pub(crate) fn keep_huge(&mut self, huge: HugeFrame) {
-        self.large.huge = Some(huge);
+        self.large_mut().huge = Some(huge);
     }
 
     pub(crate) fn keep_deposit(&mut self, pfn: Pfn) {
-        self.large.deposit = Some(pfn);
+        self.large_mut().deposit = Some(pfn);
     }
 
     pub(crate) fn keep_twin(&mut self, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
-        self.large.twin = Some(pfn);
+        self.large_mut().twin = Some(pfn);
     }
 
     fn give_back_batch(&mut self) {
-        if let Some((first, order)) = self.large.batch.take() {
+        if let Some((first, order)) = self.large_mut().batch.take() {
             self.vm.release_run(first, order.nr_pages(), Content::Zero);
         }
     }
 
     pub(super) fn give_back_large(&mut self) {
+        if self.kept.is_none() {
+            return;
+        }
         self.give_back_batch();
-        if let Some(huge) = self.large.huge.take() {
+        if let Some(huge) = self.large_mut().huge.take() {
             self.vm.give_back_huge(huge.first, huge.content);
         }
-        if let Some(pfn) = self.large.deposit.take() {
+        if let Some(pfn) = self.large_mut().deposit.take() {
             self.vm.give_back(pfn, Fill::Raw);
         }
-        if let Some(pfn) = self.large.twin.take() {
+        if let Some(pfn) = self.large_mut().twin.take() {
             self.vm.give_back(pfn, Fill::Fixed);
         }
     }
