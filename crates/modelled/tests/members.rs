@@ -182,6 +182,28 @@ fn a_walk_against_a_member_that_leaves() {
     });
 }
 
+/// One joins and touches the page while the walk is at another: it gets the page that leaves and loses it, or the next.
+#[test]
+fn a_walk_against_a_member_that_joins() {
+    explore(2, || {
+        let (w, object) = world();
+        let other: &'static Space = Box::leak(Box::new(w.vm.new_space().unwrap()));
+        // Its table is there.
+        other.mmap((AT + 1) * 4096, 4096, RW, MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED).unwrap();
+        touch(other, AT + 1);
+        map(w.space, AT, object);
+        touch(w.space, AT);
+        let join = move || {
+            map(other, AT, object);
+            let done = other.handle_fault(AT * 4096, Access::Read);
+            assert!(done.is_ok() || done == Err(FaultError::Poisoned));
+        };
+        run(vec![Box::new(join), discard(object)]);
+        w.check(&[other]);
+        assert_eq!((w.space.rss_pages().shmem, other.rss_pages().shmem), (0, object.nr_resident_pages()));
+    });
+}
+
 /// The entry is locked for a moment, with the page in it.
 #[test]
 fn a_forced_write_against_a_discard() {
@@ -230,6 +252,7 @@ beside_pagers![
     a_fork_against_a_discard,
     a_move_against_a_discard,
     a_walk_against_a_member_that_leaves,
+    a_walk_against_a_member_that_joins,
     a_forced_write_against_a_discard,
     two_objects_lose_pages_in_one_table
 ];
