@@ -2,7 +2,7 @@
 
 use super::{World, be, files, pager};
 use softfault_modelled::addr::{Pfn, SwapSlot};
-use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_modelled::machine::{CpuId, CpuSet, Flush, FrameCopy, Machine, SpaceTag};
 use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, linux};
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
@@ -93,6 +93,7 @@ std::thread_local! {
     static WRITES_FAIL: Cell<bool> = const { Cell::new(false) };
     static READS_FAIL: Cell<bool> = const { Cell::new(false) };
     static PARKS_BLOCK: Cell<bool> = const { Cell::new(false) };
+    static COPIES_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// For the next execution: what this one has changed, and all frames, which are zero then.
@@ -100,6 +101,7 @@ pub(super) fn reset() {
     WAITS.set(false);
     SLOTS_WRITTEN.with(|slots| *slots.borrow_mut() = [const { None }; NR_SLOTS]);
     READS_FAIL.set(false);
+    COPIES_FAIL.set(false);
     for range in Modelled.frames() {
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
@@ -109,6 +111,11 @@ pub(super) fn reset() {
 /// Whether reads of the swap area fail from now on, in this execution.
 pub fn let_reads_fail(they_do: bool) {
     READS_FAIL.set(they_do);
+}
+
+/// Whether the memory of each frame that is copied fails from now on, in this execution.
+pub fn let_copies_fail(they_do: bool) {
+    COPIES_FAIL.set(they_do);
 }
 
 /// From now on a sleeping CPU of this test sleeps until the word has changed. One that is not woken sleeps
@@ -217,6 +224,9 @@ unsafe impl Machine for Modelled {
         let distance = |range: &FrameRange| u64::from(pfn.0.wrapping_sub(range.first.0));
         assert!(self.frames().iter().any(|range| distance(range) < range.nr_frames));
         arena().wrapping_add(pfn.0 as usize * 4096)
+    }
+    fn copy_frame(&self, _: Pfn, _: Pfn) -> FrameCopy {
+        if COPIES_FAIL.get() { FrameCopy::SourceFailed } else { FrameCopy::ByCore }
     }
     fn nr_cpus(&self) -> usize {
         CPUS.get()
