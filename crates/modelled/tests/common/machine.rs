@@ -20,6 +20,9 @@ const FAR_RANGES: [FrameRange; 2] =
 /// Frames of one with a whole block.
 const WHOLE_RANGES: [FrameRange; 2] =
     [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(512), nr_frames: 512 }];
+/// Frames of one that may get a section, which is one block here, and the section.
+const GROWING_RANGES: [FrameRange; 1] = [FrameRange { first: Pfn(0), nr_frames: 64 }];
+pub const SECTION: FrameRange = FrameRange { first: Pfn(512), nr_frames: 512 };
 /// Frames of one with three.
 const THREE_RANGES: [FrameRange; 2] =
     [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(512), nr_frames: 1536 }];
@@ -37,6 +40,7 @@ std::thread_local! {
     static CPUS: Cell<usize> = const { Cell::new(NR_CPUS) };
     static HAS_BLOCKS: Cell<bool> = const { Cell::new(false) };
     static NR_WHOLE_BLOCKS: Cell<usize> = const { Cell::new(0) };
+    static GROWS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on worlds of this test have three blocks, fewer than CPUs want: all of them take
@@ -48,6 +52,11 @@ pub fn use_blocks() {
 /// From now on worlds of this test have a block that is wholly free.
 pub fn use_whole_block() {
     NR_WHOLE_BLOCKS.set(1);
+}
+
+/// From now on worlds of this test may get [`SECTION`], and have nothing beside it but a few frames.
+pub fn use_section() {
+    GROWS.set(true);
 }
 
 /// The same with three of them: one for a folio, one for where it moves, one for small pages.
@@ -201,6 +210,12 @@ pub fn arena_frames() -> Pfn {
 
 pub struct Modelled;
 
+/// Writes to memory that is nobody's.
+fn fill_section(range: &FrameRange, byte: u8) {
+    // SAFETY: I1, I6: it comes, or has gone.
+    unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), byte, range.nr_frames as usize * 4096) };
+}
+
 // SAFETY: I1: the arena is one allocation, never freed. I2: each loom thread
 // sets its own number. I3: the facade's `probe` is the barrier. I4: there are no
 // translations to drop.
@@ -211,6 +226,7 @@ unsafe impl Machine for Modelled {
             (true, _) => &FAR_RANGES,
             (false, 3) => &THREE_RANGES,
             (false, 1) => &WHOLE_RANGES,
+            (false, _) if GROWS.get() => &GROWING_RANGES,
             (false, _) if pager::here() == Some(pager::Pager::SwapsOut) => {
                 &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES_AND_SLOTS }]
             }
@@ -220,9 +236,22 @@ unsafe impl Machine for Modelled {
     fn begin(&mut self) -> bool {
         true
     }
+    fn nr_frames_at_most(&self) -> u64 {
+        if GROWS.get() { u64::from(SECTION.first.0) + SECTION.nr_frames } else { 0 }
+    }
+    /// Zeroes.
+    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+        fill_section(range, 0);
+        Some(true)
+    }
+    /// Somebody else has them.
+    fn frames_removed(&self, range: &FrameRange) {
+        fill_section(range, 0xee);
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         let distance = |range: &FrameRange| u64::from(pfn.0.wrapping_sub(range.first.0));
-        assert!(self.frames().iter().any(|range| distance(range) < range.nr_frames));
+        let is_in = |range: &FrameRange| distance(range) < range.nr_frames;
+        assert!(self.frames().iter().any(is_in) || (GROWS.get() && is_in(&SECTION)));
         arena().wrapping_add(pfn.0 as usize * 4096)
     }
     fn copy_frame(&self, _: Pfn, _: Pfn) -> FrameCopy {

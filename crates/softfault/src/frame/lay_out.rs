@@ -19,10 +19,17 @@ use crate::pace::Pace;
 /// The owner in the first descriptor of a section that was removed; that of other reserved frames is 0.
 pub(super) const REMOVED: u64 = 1;
 /// Frames that the descriptors of a section take, and its blocks.
-pub(super) const DESC_FRAMES_PER_MEM_SECTION: u32 =
+pub(crate) const DESC_FRAMES_PER_MEM_SECTION: u32 =
     (MEM_SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096) as u32;
-pub(super) const BLOCK_FRAMES_PER_MEM_SECTION: u32 =
-    ((size_of::<BlockData>() << MEM_SECTION_BLOCK_SHIFT) / 4096) as u32;
+pub(crate) const BLOCK_FRAMES_PER_MEM_SECTION: u32 =
+    (size_of::<BlockData>() << MEM_SECTION_BLOCK_SHIFT).div_ceil(4096) as u32;
+/// Blocks for which these frames have room: those of a section, and more where a section is small.
+pub(crate) const BLOCKS_IN_FRAMES_OF_MEM_SECTION: usize =
+    BLOCK_FRAMES_PER_MEM_SECTION as usize * 4096 / size_of::<BlockData>();
+const _: () = {
+    assert!(DESC_FRAMES_PER_MEM_SECTION as usize * 4096 == MEM_SECTION_FRAMES as usize * size_of::<FrameDesc>());
+    assert!(cfg!(softfault_sync = "loom") || BLOCKS_IN_FRAMES_OF_MEM_SECTION == 1 << MEM_SECTION_BLOCK_SHIFT);
+};
 
 pub(super) fn first_desc_of(section: usize) -> Pfn {
     Pfn(frames_of(section).0 as u32)

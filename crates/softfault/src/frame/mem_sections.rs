@@ -30,8 +30,8 @@ use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::{Cursor, Near, Pieces};
 use crate::section::InSection;
 
-/// log2 of the blocks in a memory section.
-pub(crate) const MEM_SECTION_BLOCK_SHIFT: u32 = 6;
+/// log2 of the blocks in a memory section. In loom's models it is one block: the words of 32,768 frames are too many.
+pub(crate) const MEM_SECTION_BLOCK_SHIFT: u32 = if cfg!(softfault_sync = "loom") { 0 } else { 6 };
 /// log2 of the frames in a memory section.
 pub(crate) const MEM_SECTION_SHIFT: u32 = MEM_SECTION_BLOCK_SHIFT + BLOCK_FRAMES.ilog2();
 /// Frames in a section.

@@ -56,7 +56,7 @@ mod huge;
 mod idle;
 mod inject;
 mod last_resort;
-mod lay_out;
+pub(crate) mod lay_out;
 pub(crate) mod mem_sections;
 mod object_folio;
 mod offers;

@@ -11,9 +11,12 @@
 //! Locks on entry: none; there is no `Vm` yet.
 
 use super::NewVmError;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, PAGE_SIZE, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::base::HugetlbMutex;
 use crate::cpu::CpuData;
+use crate::frame::lay_out::{
+    BLOCK_FRAMES_PER_MEM_SECTION, BLOCKS_IN_FRAMES_OF_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION,
+};
 use crate::frame::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of};
 use crate::frame::{BlockData, BlockPieces, Blocks, Content, DeferredSections, Descs, FrameDesc, Summary};
 use crate::machine::{FrameRange, Machine};
@@ -124,12 +127,9 @@ impl Layout {
             if self.is_for_later(ranges, section, rank) {
                 continue;
             }
-            let nr_in_section = [
-                MEM_SECTION_FRAMES * size_of::<FrameDesc>() as u64,
-                (size_of::<BlockData>() << MEM_SECTION_BLOCK_SHIFT) as u64,
-            ];
-            for (part, nr_bytes) in nr_in_section.into_iter().enumerate() {
-                let (first, nr) = (rank as u64 * (nr_bytes / PAGE_SIZE), nr_bytes / PAGE_SIZE);
+            let nr_in_section = [DESC_FRAMES_PER_MEM_SECTION, BLOCK_FRAMES_PER_MEM_SECTION].map(u64::from);
+            for (part, nr) in nr_in_section.into_iter().enumerate() {
+                let first = rank as u64 * nr;
                 // The last section may end early.
                 let nr = nr.min(self.nr_of[part] - first);
                 mem::zero_frames(machine, Pfn((u64::from(self.at(part).0) + first) as u32), nr);
@@ -171,7 +171,7 @@ impl Layout {
                 continue;
             }
             descs.put(section, &all_descs.part(rank << MEM_SECTION_FRAMES.ilog2(), descs.len_of(section)));
-            data.put(section, &all_blocks.part(rank << MEM_SECTION_BLOCK_SHIFT, data.len_of(section)));
+            data.put(section, &all_blocks.part(rank * BLOCKS_IN_FRAMES_OF_MEM_SECTION, data.len_of(section)));
             leave_out(&summary, section + 1..next);
             next = section;
         }
@@ -196,11 +196,12 @@ fn leave_out(summary: &Summary, sections: Range<usize>) {
     }
 }
 
-/// Numbers of descriptors and blocks of so many sections, among them the last, which may end early.
+/// Numbers of descriptors and blocks for which so many sections have room, among them the last, which may end early.
 fn in_sections(nr_frames: u64, nr_there: usize) -> (usize, usize) {
     let nr_missing = nr_frames.next_multiple_of(MEM_SECTION_FRAMES) - nr_frames;
     let nr_descs = nr_there as u64 * MEM_SECTION_FRAMES - nr_missing;
-    (nr_descs as usize, nr_descs.div_ceil(BLOCK_FRAMES) as usize)
+    let nr_blocks = nr_there * BLOCKS_IN_FRAMES_OF_MEM_SECTION - (nr_missing / BLOCK_FRAMES) as usize;
+    (nr_descs as usize, nr_blocks)
 }
 
 /// Frames of each part, with so many sections.
