@@ -9,7 +9,7 @@
 //! after it, which are too many schedules.
 
 use common::{Modelled, SECTION, World, be, beside_pagers, explore, pager, run, use_section, use_swap};
-use softfault_modelled::{Access, AddMemoryRefusal, Advice, FaultError, Pfn, RemoveMemoryRefusal, SharedObject};
+use softfault_modelled::{Access, Advice, FaultError, Pfn, RemoveMemoryRefusal, SharedObject};
 use std::sync::{Arc, Mutex};
 
 /// The CPU that has the section as its home, and another one.
@@ -17,8 +17,6 @@ const NEAR: u16 = 1;
 const FAR: u16 = 2;
 /// The models' page. Its table is there, since page 0 is.
 const PAGE: u64 = 1;
-/// Frames that the metadata of a section takes.
-const NR_METADATA: u64 = 5;
 /// Frames of a word of the block's bitmap.
 const NR_IN_WORD: u64 = 64;
 
@@ -127,19 +125,6 @@ fn numbers_against_an_addition() {
     explore(2, || {
         let w = world();
         run(vec![Box::new(move || name(w)), Box::new(move || w.vm.add_memory(SECTION).unwrap())]);
-        w.check(&[]);
-    });
-}
-
-/// No frames are left but those that the metadata needs. The fault gets one of them, or of the section.
-#[test]
-fn a_refill_against_an_addition() {
-    // One preemption: with two it takes minutes.
-    explore(1, || {
-        let w = world();
-        fill(w, new_object(w), 0, NR_METADATA);
-        let add = move || assert!(matches!(w.vm.add_memory(SECTION), Ok(()) | Err(AddMemoryRefusal::NoMetadata)));
-        run(vec![Box::new(move || touch(w)), Box::new(add)]);
         w.check(&[]);
     });
 }
