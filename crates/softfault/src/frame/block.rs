@@ -23,15 +23,15 @@ mod pool;
 mod release;
 
 /// One block. It fills whole cache lines, so that CPUs that use different blocks write different
-/// lines.
+/// lines. A claim writes the state and a word of `used`, which share a line but for the last word.
 #[repr(C, align(64))]
 pub struct BlockData {
     /// `offers.rs` has its bits.
     pub(crate) state: Word,
-    /// The folio that fills the block, if there is one.
-    pub(crate) folio: FolioData,
     /// Bit clear: the frame is free. This bitmap alone decides.
     used: [Word; BLOCK_WORDS],
+    /// The folio that fills the block, if there is one.
+    pub(crate) folio: FolioData,
     /// Bit set: the frame, if it is free, may have any content; clear: it is all zero. Means
     /// nothing for frames in use, so that claiming one need not write it.
     pub(crate) dirty: [Word; BLOCK_WORDS],

@@ -30,7 +30,7 @@ pub(super) const DERIVED: u64 = 1 << 4;
 pub(super) const PINNED: u64 = 1 << 5;
 pub(super) const LOCK: u64 = 1 << 6;
 
-/// In the first line of a block.
+/// With the last word of `used`, the second line of a block.
 #[repr(C)]
 pub(crate) struct FolioData {
     pub(crate) state: Word,

@@ -220,7 +220,7 @@ impl CpuData {
     /// Frames that a refill for tables takes. Only one fault in 512 needs a table where each maps a page, so the
     /// first refill takes few; each takes twice as many as the one before it, up to `batch`. So a CPU keeps at most
     /// as many as it has used. Where a fault maps a whole table (`fault/around.rs`), one fault in four needs one, and
-    /// CPUs may share the block: each refill costs two transfers.
+    /// CPUs may share the block: each refill costs a transfer.
     pub(super) fn tables_at_once(&self, batch: u64) -> u64 {
         self.fixed_batch.get().clamp(batch / 8, batch)
     }

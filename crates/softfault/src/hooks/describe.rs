@@ -32,8 +32,8 @@ const DESC: Fields = &[
 ];
 const BLOCK: Fields = &[
     (offset_of!(BlockData, state), "state"),
-    (offset_of!(BlockData, folio), "folio"),
     (BlockData::USED_OFFSET, "used"),
+    (offset_of!(BlockData, folio), "folio"),
     (offset_of!(BlockData, dirty), "dirty"),
     (offset_of!(BlockData, age), "age"),
 ];

@@ -9,7 +9,7 @@
 
 /// Blocks for each cluster of CPUs that takes small frames from the same one. With four, at
 /// most a quarter of memory is begun for want of sharing. A guess: a block that CPUs share
-/// costs two transfers in 64 faults.
+/// costs a transfer in 64 faults.
 pub(crate) const BLOCKS_FOR_PAGES: u64 = 4;
 
 /// The same for what cannot be moved, which spoils a block until it goes, but is wanted a few

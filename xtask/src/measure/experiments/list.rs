@@ -140,7 +140,7 @@ const TRANSFERS: Experiment = Experiment {
 Goals for each 1,000 faults: 8, and 80 where each fault maps 2 MiB. `same-object`: each CPU in an address space of its own, all on
 the same 2 MiB of one shared object; with a count of maps in each page that took 1,006. With a window, pages that are in memory are
 read: one fault in four makes a leaf table, so frames for tables decide. In 5 GiB, the last row, seven CPUs share a block
-for tables, and each refill takes two lines: there the goal is missed.",
+for tables, and each refill takes a line from another one: there the goal is missed.",
     depends: Depends::OnNothing,
     runs: &[
         Command { full: "conflicts --cpus 512 --layout own-table", quick: "conflicts --cpus 8 --touches 64" },
