@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Touches of a thread in the sparse pattern, at least: those of a file of 16 GiB, as in 2014.
 const SPARSE_TOUCHES: u64 = 8192;
+/// Pages that a thread reads in order, at least: those of 256 MiB.
+const SEQ_PAGES: u64 = 1 << 16;
 /// Most times that the file is mapped anew.
 const MOST_ROUNDS: u64 = 64;
 
@@ -26,11 +28,13 @@ pub struct Load {
 
 impl Load {
     /// How many times each thread maps the file at another address and reads it. One touch in each 2 MiB
-    /// of a small file takes too little time for a clock.
+    /// of a small file takes too little time for a clock. Of a small file that is read once the first pass fills the
+    /// caches, and the second one finds them full.
     pub fn nr_rounds(&self) -> u64 {
         match self.pattern {
             Pattern::Sparse => SPARSE_TOUCHES.div_ceil(self.nr_pages / TABLE_PAGES).min(MOST_ROUNDS),
-            Pattern::Seq | Pattern::Random => 1,
+            Pattern::Seq => SEQ_PAGES.div_ceil(self.nr_pages).min(MOST_ROUNDS),
+            Pattern::Random => 1,
         }
     }
     /// Pages that a thread touches.

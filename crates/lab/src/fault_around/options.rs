@@ -14,7 +14,8 @@ Measurement
   around it, those that are in memory. Rows run in a random order within each repetition.
 
 Patterns
-  seq      every 8-byte word, in order
+  seq      every 8-byte word, in order. A file below 256 MiB is mapped at new addresses and read again until a thread
+           has read as much, or 64 times. Below 32 MiB the TLBs count, too: the second pass finds part of the file there
   random   every 8-byte word once, at random: a permutation of all words, another one for each thread
   sparse   one word in each 2 MiB, so in each leaf table: fault-around can only lose. The file is mapped at new
            addresses and read again until a thread has made 8,192 touches, as in 16 GiB, or 64 times

@@ -34,7 +34,7 @@ use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::{Ordering, Word};
 use crate::table::entry::{Changed, Slot};
 use crate::table::format::{Entry, Format, Leaf, huge_order, index_of};
-use crate::table::walk;
+use crate::table::{run, walk};
 
 /// A window is mapped together with a new table if it has one of so many parts of the table. A guess: for a few entries the
 /// second look at the object costs more than they do.
@@ -69,10 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let has_window = fresh::take_window(here.cpu, fault.leaf_table());
         let (order, pages) = self.pages_around(fault, frame, around, is_dense);
         if order != AroundOrder::OFF && !has_window {
-            let fill = |word: &Word, leaf| {
-                is_none::<M::Format>(word) && Slot::<M::Format>::new(word, 0).fill(Entry::Leaf(leaf)).is_ok()
-            };
-            self.count_around(fault, self.map_ready(fault, fault.leaf_table(), pages, fill));
+            self.count_around(fault, self.map_ready(fault, fault.leaf_table(), pages, run::fill::<M::Format>));
         }
         if around == FaultAround::Adaptive {
             self.note_window(here.cpu, Last { vma_start: found.start().0, pages, order });
@@ -123,10 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Some(pages) = self.many_around(fault) else {
             return hole.fill(Entry::Table(table)).map(|()| FreshTable::new(table));
         };
-        let fill = |word: &Word, leaf| {
-            Slot::<M::Format>::new(word, 0).set_private(Entry::Leaf(leaf));
-            true
-        };
+        let fill = run::set_private::<M::Format>;
         // The page of the fault comes last, as ever.
         let (vpn, after) = (fault.request.vpn, Vpn(fault.request.vpn.0 + 1));
         let parts = [PageRange::new(pages.start, vpn), PageRange::new(after, pages.end)];
@@ -215,10 +209,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         entries.iter().filter(|word| !is_none::<M::Format>(word)).count() > 1
     }
 
-    /// Maps the pages of the window that are there, in entries of the table that are none; how many. `fill` says whether it
-    /// has written an entry, which it does if the entry is none.
+    /// Maps the pages of the window that are there, in entries of the table that are none; how many. `fill` maps adjacent
+    /// frames, and says how many.
     #[inline(always)]
-    fn map_ready(&self, fault: &Fault<'_>, table: Pfn, pages: PageRange, fill: impl Fn(&Word, Leaf) -> bool) -> u64 {
+    fn map_ready(&self, fault: &Fault<'_>, table: Pfn, pages: PageRange, fill: impl Fn(&[Word], Leaf) -> u64) -> u64 {
         let Fault { found, inside, .. } = *fault;
         let id = found.object();
         let first = found.pgoff_of(pages.start);
@@ -253,11 +247,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let after = if is_alone { index + 1 } else { around(index, frame.order).end.min(end) };
             // Before the entries, as for the page of the fault.
             self.vm.frames.desc(frame.head()).note_mapped_around();
-            let leaf = Leaf { pfn: frame.pfn, ..leaf };
-            nr_mapped += u64::from(fill(&entries[i], leaf));
-            if !is_alone {
-                nr_mapped += fill_run(&entries[i + 1..][..(after - index - 1) as usize], leaf, &fill);
-            }
+            nr_mapped += fill(&entries[i..][..(after - index) as usize], Leaf { pfn: frame.pfn, ..leaf });
             index = after;
         }
         nr_mapped
@@ -268,13 +258,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 fn is_none<F: Format>(word: &Word) -> bool {
     let slot = Slot::<F>::new(word, 0);
     slot.is_none(slot.load())
-}
-
-/// Maps the frames behind one in those of the entries that are none; how many.
-#[inline(always)]
-fn fill_run(entries: &[Word], before: Leaf, fill: &impl Fn(&Word, Leaf) -> bool) -> u64 {
-    let leaves = (1..).map(|i| Leaf { pfn: Pfn(before.pfn.0 + i), ..before });
-    entries.iter().zip(leaves).map(|(word, leaf)| u64::from(fill(word, leaf))).sum()
 }
 
 /// The frame of a page that is there, and that no CPU is putting in, taking out or moving.

@@ -22,5 +22,6 @@ pub mod format;
 pub(crate) mod place;
 pub(crate) mod pmd;
 pub(crate) mod reserve;
+pub(crate) mod run;
 pub(crate) mod take;
 pub(crate) mod walk;

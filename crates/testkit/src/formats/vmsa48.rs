@@ -82,6 +82,7 @@ unsafe impl Format for Vmsa48 {
     const INDEX_BITS: u32 = 9;
     const USER_PAGES: u64 = 1 << (48 - 12);
     const LOCK: u64 = LOCK;
+    const NEXT_FRAME: u64 = 1 << 12;
 
     fn decode(word: u64, level: u8) -> Entry {
         if level > 0

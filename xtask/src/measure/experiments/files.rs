@@ -49,10 +49,10 @@ pub const FAULT_AROUND_FOLIOS: Experiment = Experiment {
     title: "The same file in folios of 1 MiB",
     about: "\
 A fault maps all of its page's folio, on both systems. Linux's file is in a tmpfs with `huge=within_size`. The difference
-of the passes is small, so the file is small, and medians are of many repetitions. Goal: 5 times as fast as Linux.",
+of the passes is small: the file is mapped anew and read four times in each of many repetitions. Goal: 5 times as fast as Linux.",
     depends: Depends::OnTheCpu,
     runs: &[Command {
-        full: "fault-around --folios 1m --orders 4,adaptive --size 0.03125 --reps 801 --threads 1",
+        full: "fault-around --folios 1m --orders 4,adaptive --size 0.0625 --reps 401 --threads 1",
         quick: "fault-around --folios 1m --orders 4,adaptive --size 0.02 --reps 1 --threads 1 --against none",
     }],
     tables: &[table(&[], COLUMNS)],

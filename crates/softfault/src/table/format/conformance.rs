@@ -141,7 +141,16 @@ impl<F: Format> Place<F> {
         self.demand("I32", self.says(self.word, self.entry))?;
         self.demand("I32", (self.word == 0) == (self.entry == Entry::None) && self.says(0, Entry::None))?;
         let table = if let Entry::Table(table) = self.entry { Some(table) } else { None };
-        self.demand("I33", self.level == 0 || F::table(self.word) == table)
+        self.demand("I33", self.level == 0 || F::table(self.word) == table)?;
+        self.check_next_frame()
+    }
+
+    /// For each bit of a frame number, which makes it so for all.
+    fn check_next_frame(&self) -> Result<(), Broken> {
+        let Some(leaf) = self.leaf().filter(|_| self.level == 0) else { return Ok(()) };
+        let first = F::encode(self.with(Leaf { pfn: Pfn(1), ..leaf }), self.level);
+        let grown = u64::from(leaf.pfn.0 - 1).wrapping_mul(F::NEXT_FRAME);
+        self.demand("I32", self.word == first.wrapping_add(grown))
     }
 
     fn check_lock(&self) -> Result<(), Broken> {

@@ -18,6 +18,7 @@ unsafe impl Format for Toy {
     const INDEX_BITS: u32 = 2;
     const USER_PAGES: u64 = 16;
     const LOCK: u64 = X86_64::LOCK;
+    const NEXT_FRAME: u64 = X86_64::NEXT_FRAME;
     fn decode(word: u64, level: u8) -> Entry {
         X86_64::decode(word, level)
     }

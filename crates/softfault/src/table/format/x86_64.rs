@@ -136,6 +136,7 @@ macro_rules! x86_format {
             const INDEX_BITS: u32 = 9;
             const USER_PAGES: u64 = (1 << ($user_bits - 12)) - 1;
             const LOCK: u64 = LOCK;
+            const NEXT_FRAME: u64 = frame_bits(Pfn(1));
             #[inline(always)]
             fn decode(word: u64, level: u8) -> Entry {
                 decode(word, level)
