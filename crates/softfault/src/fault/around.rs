@@ -35,6 +35,7 @@ use crate::sync::{Ordering, Word};
 use crate::table::entry::{Changed, Slot};
 use crate::table::format::{Entry, Format, Leaf, huge_order, index_of};
 use crate::table::{run, walk};
+use core::slice;
 
 /// A window is mapped together with a new table if it has one of so many parts of the table. A guess: for a few entries the
 /// second look at the object costs more than they do.
@@ -247,7 +248,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let after = if is_alone { index + 1 } else { around(index, frame.order).end.min(end) };
             // Before the entries, as for the page of the fault.
             self.vm.frames.desc(frame.head()).note_mapped_around();
-            nr_mapped += fill(&entries[i..][..(after - index) as usize], Leaf { pfn: frame.pfn, ..leaf });
+            let leaf = Leaf { pfn: frame.pfn, ..leaf };
+            nr_mapped += if is_alone {
+                fill(slice::from_ref(&entries[i]), leaf)
+            } else {
+                fill(&entries[i..][..(after - index) as usize], leaf)
+            };
             index = after;
         }
         nr_mapped
