@@ -20,7 +20,7 @@ const PFT: &str = "pft --gib 0.25 --reps 5";
 const CONFLICTS: &str = "conflicts --cpus 64 --touches 4096";
 /// Two faults, with and without 2 MiB pages, each beside the other.
 const LARGEPAGES: &str = "largepages --size 0.25 --reps 5";
-/// A file that is read in a tenth of a second, with the windows that tell the story.
+/// A file that is read in a few tenths of a second, with the windows that tell the story.
 const FAULT_AROUND: &str = "fault-around --size 0.125 --reps 5 --threads 1 --orders 0,4,9,adaptive";
 
 /// Huge pages of a pool, few enough for a second.

@@ -1,7 +1,7 @@
 //! Module `shrink`: splits huge pages that are mostly zeroes when memory is short, and frees their
 //! zero sub-pages.
 //!
-//! There is no queue and no lock: a cursor passes over the blocks, whose first lines tell which
+//! There is no queue and no lock: a cursor passes over the blocks, which say whether they
 //! have a folio. The folio's only entry is found through rmap, so the caller names no space.
 //!
 //! Daemons call it, and `space/reclaim.rs` after a refusal or below the low watermark; the

@@ -27,7 +27,7 @@ pub use refusal::NewVmError;
 
 impl<M: Machine> Vm<M> {
     /// Takes over the machine's frames. Lays the metadata out in the first range
-    /// that has room for it: 32 bytes a frame, 320 bytes per 2 MiB, some lines per CPU, 16 bytes a
+    /// that has room for it: 32 bytes a frame, 384 bytes per 2 MiB, some lines per CPU, 16 bytes a
     /// slot of the swap area.
     ///
     /// # Errors

@@ -28,8 +28,8 @@ pub struct Load {
 
 impl Load {
     /// How many times each thread maps the file at another address and reads it. One touch in each 2 MiB
-    /// of a small file takes too little time for a clock. Of a small file that is read once the first pass fills the
-    /// caches, and the second one finds them full.
+    /// of a small file takes too little time for a clock. Of a small file that is read once, what the caches had
+    /// before counts as much as the faults.
     pub fn nr_rounds(&self) -> u64 {
         match self.pattern {
             Pattern::Sparse => SPARSE_TOUCHES.div_ceil(self.nr_pages / TABLE_PAGES).min(MOST_ROUNDS),

@@ -47,10 +47,11 @@ Neighbours
 Columns
   order        log2 of the window's pages, 0 to 9; adaptive: grows while faults come in order, else shrinks
   window       default, emulated, set or qemu: see above
-  faults       minor and major faults of the first pass, all threads. They are counted, and the same in each
-               repetition of ours
+  faults       minor and major faults of the first pass, all threads and mappings. They are counted, and the same in
+               each repetition of ours
   mapped       pages mapped after the first pass over pages touched
-  pass         seconds of wall time: the median over the repetitions, and in brackets (slowest - fastest) / median
+  pass         seconds of wall time, of all mappings: the median over the repetitions, and in brackets
+               (slowest - fastest) / median
   resident     seconds of the second pass
   ns/page      (pass - resident) over the pages that a thread touched: the cost of faults, the median; -
                where it is not above zero with 95 % certainty: more repetitions show smaller costs

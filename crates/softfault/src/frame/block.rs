@@ -41,6 +41,9 @@ pub struct BlockData {
     pub(crate) age: [Word; AGE_WORDS],
 }
 
+/// A line has the state and the first seven words.
+const _: () = assert!(core::mem::offset_of!(BlockData, used) == 8 && core::mem::offset_of!(BlockData, dirty) == 128);
+
 impl BlockData {
     /// Free frames, as last counted.
     pub(crate) fn nr_free(&self) -> u64 {

@@ -35,6 +35,7 @@ const BLOCK: Fields = &[
     (BlockData::USED_OFFSET, "used"),
     (offset_of!(BlockData, folio), "folio"),
     (offset_of!(BlockData, dirty), "dirty"),
+    (offset_of!(BlockData, tails), "tails"),
     (offset_of!(BlockData, age), "age"),
 ];
 const CPU: Fields = &[

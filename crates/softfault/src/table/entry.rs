@@ -1,5 +1,5 @@
 //! One page-table entry and the changes that it may undergo. Each change is defined here once, so
-//! the rules of the protocol are in one file.
+//! the rules of the protocol are in one file; `run.rs` makes two of them for adjacent entries.
 
 use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used, with_uses_of};
 use crate::addr::{Access, Pfn, Rights};

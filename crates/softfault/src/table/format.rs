@@ -82,8 +82,8 @@ pub enum Kept {
 /// - I32: `decode` gives back what `encode` was given, at every level: frames
 ///   other than 0, aligned to the size of the mapping; rights that are empty or
 ///   contain [`READ`](Rights::READ). Different entries have different words. A word
-///   of zeroes is [`None`](Entry::None), and no other entry's. At level 0 the word of a leaf grows by
-///   [`NEXT_FRAME`](Self::NEXT_FRAME) with its frame number.
+///   of zeroes is [`None`](Entry::None), and no other entry's. At level 0 the word of a leaf that has
+///   rights grows by [`NEXT_FRAME`](Self::NEXT_FRAME) with its frame number.
 /// - I33: A walk of the hardware goes on only where the entry is a
 ///   [`Table`](Entry::Table), and maps only where it is a leaf that has rights, locked
 ///   or not: then that frame, for these rights and no more. All other states, leaves

@@ -34,7 +34,7 @@ fn words<F: Format>(first: Leaf) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::super::entry::Slot;
-    use super::super::format::X86_64;
+    use super::super::format::{Sv39, X86_64};
     use super::*;
     use crate::addr::{Pfn, Rights};
 
@@ -42,18 +42,23 @@ mod tests {
         Leaf { pfn: Pfn(pfn), rights: Rights::READ | Rights::EXEC, accessed: false, dirty: false }
     }
 
-    #[test]
-    fn entries_have_the_words_that_the_format_says() {
+    fn entries_have_the_words_of<F: Format>() {
         let none = || -> [Word; 16] { core::array::from_fn(|_| Word::new(0)) };
         let (by_swaps, by_stores) = (none(), none());
         // The frame number carries into its higher bits.
         let first = 0xfff8;
-        assert_eq!([fill::<X86_64>(&by_swaps, leaf(first)), set_private::<X86_64>(&by_stores, leaf(first))], [16; 2]);
+        assert_eq!([fill::<F>(&by_swaps, leaf(first)), set_private::<F>(&by_stores, leaf(first))], [16; 2]);
         for (i, words) in by_swaps.iter().zip(&by_stores).enumerate() {
             let leaf = Entry::Leaf(leaf(first + i as u32));
-            let of = |word| Slot::<X86_64>::new(word, 0).observe().entry;
+            let of = |word| Slot::<F>::new(word, 0).observe().entry;
             assert_eq!([of(words.0), of(words.1)], [leaf; 2], "entry {i}");
         }
+    }
+
+    #[test]
+    fn entries_have_the_words_that_the_format_says() {
+        entries_have_the_words_of::<X86_64>();
+        entries_have_the_words_of::<Sv39>();
     }
 
     #[test]

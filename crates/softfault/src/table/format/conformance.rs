@@ -145,12 +145,16 @@ impl<F: Format> Place<F> {
         self.check_next_frame()
     }
 
-    /// For each bit of a frame number, which makes it so for all.
+    /// Each frame beside the next one, in runs of 512, and each bit of a frame number.
     fn check_next_frame(&self) -> Result<(), Broken> {
-        let Some(leaf) = self.leaf().filter(|_| self.level == 0) else { return Ok(()) };
-        let first = F::encode(self.with(Leaf { pfn: Pfn(1), ..leaf }), self.level);
-        let grown = u64::from(leaf.pfn.0 - 1).wrapping_mul(F::NEXT_FRAME);
-        self.demand("I32", self.word == first.wrapping_add(grown))
+        let Some(leaf) = self.leaf().filter(|leaf| self.level == 0 && !leaf.rights.is_empty()) else { return Ok(()) };
+        let word_of = |pfn| F::encode(self.with(Leaf { pfn: Pfn(pfn), ..leaf }), self.level);
+        let is_grown = |from: u32, to: u32| {
+            let grown = u64::from(to - from).wrapping_mul(F::NEXT_FRAME);
+            word_of(to) == word_of(from).wrapping_add(grown)
+        };
+        let run = leaf.pfn.0 & !511;
+        self.demand("I32", is_grown(1, leaf.pfn.0) && (run.max(1)..run | 511).all(|pfn| is_grown(pfn, pfn + 1)))
     }
 
     fn check_lock(&self) -> Result<(), Broken> {
