@@ -21,6 +21,7 @@ use crate::notify::notice::Why;
 use crate::notify::tell::Invalidation;
 use crate::pace;
 use crate::rmap::TakeEnded;
+use crate::source::slot::PageFrame;
 use crate::space::{SpaceVisit, Vm};
 
 /// Most ranges that are announced together: the largest number of entries of one page, so that there
@@ -55,19 +56,19 @@ pub(super) enum NotAnnounced {
 
 /// Entries of one page in spaces with subscribers.
 struct Places<'vm, M: Machine> {
-    places: [Option<(SpaceVisit<'vm, M>, Vpn)>; STRETCHES_MAX],
+    places: [Option<(SpaceVisit<'vm, M>, PageRange)>; STRETCHES_MAX],
     nr: usize,
     are_more: bool,
 }
 
 impl<'vm, M: Machine> Places<'vm, M> {
     /// Adds an entry. Returns `false` if there is no room, which ends the walk.
-    fn add(&mut self, visit: SpaceVisit<'vm, M>, vpn: Vpn) -> bool {
+    fn add(&mut self, visit: SpaceVisit<'vm, M>, pages: PageRange) -> bool {
         self.are_more = self.nr == STRETCHES_MAX;
         if self.are_more {
             return false;
         }
-        self.places[self.nr] = Some((visit, vpn));
+        self.places[self.nr] = Some((visit, pages));
         self.nr += 1;
         true
     }
@@ -83,9 +84,9 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
     /// # Errors
     ///
     /// [`MigrateRefusal`]; nobody was told then.
-    pub(super) fn of_page(vm: &'vm Vm<M>, pfn: Pfn, why: Why) -> Result<Self, MigrateRefusal> {
+    pub(super) fn of_page(vm: &'vm Vm<M>, page: PageFrame, why: Why) -> Result<Self, MigrateRefusal> {
         let mut announced = Announcement::new(vm, why);
-        match announced.find(pfn, u64::MAX) {
+        match announced.find(page, u64::MAX) {
             Ok(()) => announced.tell(),
             Err(NotAnnounced::Full) => return Err(MigrateRefusal::TooManyMaps),
             Err(NotAnnounced::Stays(refusal)) => return Err(refusal),
@@ -98,9 +99,9 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
     /// # Errors
     ///
     /// [`NotAnnounced`]; pages that were found before are kept.
-    pub(super) fn find(&mut self, pfn: Pfn, deadline_ns: u64) -> Result<(), NotAnnounced> {
+    pub(super) fn find(&mut self, page: PageFrame, deadline_ns: u64) -> Result<(), NotAnnounced> {
         let mut found = Places { places: [const { None }; STRETCHES_MAX], nr: 0, are_more: false };
-        let walked = self.vm.rmap_find_subscribed(pfn, deadline_ns, &mut |visit, vpn| found.add(visit, vpn));
+        let walked = self.vm.rmap_find_subscribed(page, deadline_ns, &mut |visit, pages| found.add(visit, pages));
         if walked == Err(TakeEnded::OutOfTime) {
             return Err(NotAnnounced::Stays(MigrateRefusal::WalkTooLong));
         }
@@ -110,12 +111,11 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
         if self.nr + found.nr > STRETCHES_MAX {
             return Err(NotAnnounced::Full);
         }
-        found.places.into_iter().flatten().for_each(|(visit, vpn)| self.add(visit, vpn));
+        found.places.into_iter().flatten().for_each(|(visit, pages)| self.add(visit, pages));
         Ok(())
     }
 
-    fn add(&mut self, visit: SpaceVisit<'vm, M>, vpn: Vpn) {
-        let page = PageRange::new(vpn, Vpn(vpn.0 + 1));
+    fn add(&mut self, visit: SpaceVisit<'vm, M>, page: PageRange) {
         for stretch in self.stretches.iter_mut().flatten().filter(|stretch| stretch.visit.is_to_same(&visit)) {
             if page.start <= stretch.range.end && stretch.range.start <= page.end {
                 let (start, end) = (stretch.range.start.min(page.start), stretch.range.end.max(page.end));

@@ -1,7 +1,7 @@
 //! The number of places in one notice.
 
 use super::*;
-use crate::addr::Access;
+use crate::addr::{Access, Order};
 use crate::testing::{FIXED_PRIVATE, RW, vm};
 use crate::tunables::Tunables;
 use std::vec::Vec;
@@ -16,7 +16,7 @@ fn no_more_places_than_there_is_room_for() {
     (0..4).for_each(|page| _ = space.handle_fault(at(page), Access::Write).unwrap());
     let children: Vec<_> = (0..STRETCHES_MAX + 1).map(|_| space.fork().unwrap()).collect();
     let mut subscriptions: Vec<_> = children.iter().map(|child| child.subscribe()).collect();
-    let pfn = |page| space.translate_at_rest(at(page)).unwrap().pfn;
+    let pfn = |page| PageFrame { pfn: space.translate_at_rest(at(page)).unwrap().pfn, order: Order::BASE };
     let mut announced = Announcement::new(&vm, Why::Migrate);
     let too_many = Err(NotAnnounced::Stays(MigrateRefusal::TooManyMaps));
     assert_eq!(announced.find(pfn(0), u64::MAX), too_many);

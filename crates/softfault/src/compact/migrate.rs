@@ -66,7 +66,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         let before = self.nr_entries;
         let number = self.nr_moves as u8;
         let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
-        let walked = self.vm.rmap_take(this.from, nr_maps, deadline_ns, is_told, &mut |entry| {
+        let walked = self.vm.rmap_take(this.page(), nr_maps, deadline_ns, is_told, &mut |entry| {
             entries[*nr] = Some((number, entry));
             *nr += 1;
         });
@@ -179,10 +179,10 @@ impl<M: Machine> Vm<M> {
             if (0..i).any(is_same) {
                 continue;
             }
-            let pages = (i..nr).filter(|j| is_same(*j)).filter_map(entry_at).map(|entry| entry.vpn);
-            let (first, last) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), vpn| (lo.min(vpn), hi.max(vpn)));
+            let pages = (i..nr).filter(|j| is_same(*j)).filter_map(entry_at).map(TakenEntry::pages);
+            let (first, end) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), of| (lo.min(of.start), hi.max(of.end)));
             let space = self.borrow_space(entry.space);
-            space.shootdown(Flush::Pages(PageRange::new(first, Vpn(last.0 + 1))));
+            space.shootdown(Flush::Pages(PageRange::new(first, end)));
             space.cpus().iter().for_each(|cpu| all_cpus.insert(cpu));
         }
         if !self.machine.shootdown_is_grace() && !all_cpus.is_only(self.machine.this_cpu()) {

@@ -14,6 +14,8 @@
 //! [`Reclaim`](crate::space::vm::Reclaim) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
+//! `single` moves one page of any kind, for the embedder; `pool_page` one of a pool of huge pages.
+//!
 //! `withdraw` removes a private page's entries, for `poison` and `swap_out`. `object_out` swaps out pages of
 //! objects.
 //!
@@ -36,6 +38,7 @@ mod object_out;
 mod page_out;
 mod part;
 mod poison;
+mod pool_page;
 mod refusal;
 mod scan;
 mod single;

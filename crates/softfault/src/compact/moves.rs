@@ -6,6 +6,7 @@ use super::MigrateRefusal;
 use crate::addr::{BlockId, Order, Pfn, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 
 /// Frames that are moved together, with one grace period for all of them. With more, programs that
@@ -30,6 +31,11 @@ pub(super) struct Move {
 
 impl Move {
     pub(super) const NOTHING: Move = Move { from: Pfn(0), to: Pfn(0), order: Order::BASE };
+
+    /// The page before the move.
+    pub(super) fn page(self) -> PageFrame {
+        PageFrame { pfn: self.from, order: self.order }
+    }
 
     /// The frames that become free if it succeeds.
     pub(super) fn old_frames(self) -> impl Iterator<Item = Pfn> {

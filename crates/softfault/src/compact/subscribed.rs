@@ -54,7 +54,7 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
         let mut announced = Announcement::new(self.vm, Why::Migrate);
         let (mut found, mut nr_found) = ([None; MOVES_MAX], 0);
         while let Some(this) = rest.peek().copied() {
-            match announced.find(this.from, deadline_ns) {
+            match announced.find(this.page(), deadline_ns) {
                 Ok(()) => {
                     found[nr_found] = Some(this);
                     nr_found += 1;

@@ -1,4 +1,4 @@
-//! Removes all entries of a private page, for memory failure and swapping out.
+//! Removes all entries of a private page, for memory failure, swapping out, and moves of a pool's page.
 //!
 //! ```text
 //! all entries of the frame ─▶ Busy        rmap/take.rs
@@ -19,13 +19,15 @@ use super::announce::Announcement;
 use super::moves::{MAPS_MAX, Movable};
 use super::refusal::NotWithdrawn;
 use crate::account::rss::Rss;
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{Order, Pfn, Vpn};
+use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::rmap::{TakeEnded, TakenEntry};
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 use crate::space::vma::VmaFlags;
-use crate::table::format::Entry;
+use crate::table::format::{Entry, Leaf};
 
 /// A frame all of whose entries the caller owns; its counts are final. The entries are restored on drop,
 /// unless [`replace_with`](Withdrawn::replace_with) is called.
@@ -55,39 +57,61 @@ impl<M: Machine> Vm<M> {
         if let Movable::OfObject { .. } = self.check_movable(pfn)? {
             return Err(NotWithdrawn::OfObject);
         }
-        Ok(self.withdraw_private(pfn, why, tell)?)
+        Ok(self.withdraw_private(PageFrame { pfn, order: Order::BASE }, why, tell)?)
     }
 
-    fn withdraw_private(&self, pfn: Pfn, why: Why, tell: Tell) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
-        let taken = match self.take_entries(pfn, None) {
+    /// Does so with a private page of one frame, or with one of a pool that has that size.
+    pub(super) fn withdraw_private(
+        &self,
+        page: PageFrame,
+        why: Why,
+        tell: Tell,
+    ) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
+        let taken = match self.take_entries(page, None) {
             Err(MigrateRefusal::Subscribed) if tell == Tell::Subscribers => {
-                let announced = Announcement::of_page(self, pfn, why)?;
-                self.take_entries(pfn, Some(announced)).map_err(MigrateRefusal::once_told)?
+                let announced = Announcement::of_page(self, page, why)?;
+                self.take_entries(page, Some(announced)).map_err(MigrateRefusal::once_told)?
             }
             taken => taken?,
         };
         self.shoot_down_taken(taken.nr_entries, &|i| taken.entries[i].as_ref());
-        let state = self.frames.desc(pfn).state();
+        let state = self.frames.desc(page.pfn).state();
         if state.pins() > 0 {
             return Err(MigrateRefusal::Pinned);
         }
-        if state.nr_maps() != taken.nr_entries as u64 {
+        // A fault that copies the page has given its entry up.
+        if state.nr_maps() != taken.nr_entries as u64 || state.is_copied() {
             return Err(MigrateRefusal::Raced);
         }
         Ok(taken)
     }
 
+    /// Returns how many entries there are to take. Advisory; no entry of another size is taken.
+    pub(super) fn nr_entries_to_take(&self, page: PageFrame) -> Result<u64, MigrateRefusal> {
+        if page.order == Order::BASE {
+            let Movable::Private(nr_maps) = self.check_movable(page.pfn)? else { return Err(MigrateRefusal::Raced) };
+            return Ok(nr_maps);
+        }
+        let state = self.state_of(page.pfn).ok_or(MigrateRefusal::Raced)?;
+        match state.nr_maps() {
+            _ if state.kind() != FrameKind::Anon || state.is_copied() => Err(MigrateRefusal::Raced),
+            0 => Err(MigrateRefusal::Raced),
+            nr if nr > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
+            nr => Ok(nr),
+        }
+    }
+
     /// Takes the frame's entries. Entries of spaces with subscribers only if these were told.
     fn take_entries<'vm>(
         &'vm self,
-        pfn: Pfn,
+        page: PageFrame,
         announced: Option<Announcement<'vm, M>>,
     ) -> Result<Withdrawn<'vm, M>, MigrateRefusal> {
-        let Movable::Private(nr_maps) = self.check_movable(pfn)? else { return Err(MigrateRefusal::Raced) };
+        let nr_maps = self.nr_entries_to_take(page)?;
         let mut taken = Withdrawn { vm: self, entries: [None; MAPS_MAX as usize], nr_entries: 0, announced };
         let (entries, nr, announced) = (&mut taken.entries, &mut taken.nr_entries, &taken.announced);
         let is_told = |space: Pfn, vpn: Vpn| announced.as_ref().is_some_and(|announced| announced.is_told(space, vpn));
-        let walked = self.rmap_take(pfn, nr_maps, u64::MAX, &is_told, &mut |entry| {
+        let walked = self.rmap_take(page, nr_maps, u64::MAX, &is_told, &mut |entry| {
             entries[*nr] = Some(entry);
             *nr += 1;
         });
@@ -128,6 +152,16 @@ impl<M: Machine> Withdrawn<'_, M> {
             space.charge(Rss::Anon, -1);
             counted.iter().for_each(|what| space.charge(*what, 1));
             entry.slot.resolve(to);
+        }
+    }
+}
+
+impl<M: Machine> Withdrawn<'_, M> {
+    /// All entries name `to` from now on, with the rights and flags that they had. The caller has copied the page, and the
+    /// descriptor.
+    pub(super) fn move_to(mut self, to: Pfn) {
+        for entry in self.entries.iter_mut().filter_map(Option::take) {
+            entry.slot.resolve(Entry::Leaf(Leaf { pfn: to, ..entry.old }));
         }
     }
 }

@@ -18,6 +18,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::held::Held;
 use super::summary::Kind;
 use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
@@ -66,9 +67,14 @@ impl Frames {
 impl<M: Machine> Memory<M> {
     /// Claims memory for a page of the pool, which the caller owns then. Waits as for one frame.
     pub(crate) fn pool_bring(&self, pool: PoolId) -> Result<Pfn, OutOfFrames> {
-        let (first, _held) = self.obtain_folio_to_fill(pool.order())?;
+        self.pool_bring_held(pool).map(|(first, _held)| first)
+    }
+
+    /// The same for a caller that counts as a holder until it gives as much memory back.
+    pub(super) fn pool_bring_held(&self, pool: PoolId) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (first, held) = self.obtain_folio_to_fill(pool.order())?;
         self.join_pool(pool, first);
-        Ok(first)
+        Ok((first, held))
     }
 
     /// Does the same without a wait, for callers that hold frames: in the home blocks of a CPU, if it is to lie there, else
@@ -128,9 +134,16 @@ impl<M: Machine> Memory<M> {
         let (blocks, home) = (&self.frames.blocks, self.home_range());
         let mut pace = Pace::new(&self.machine);
         let near = [home, blocks.names()].into_iter().flat_map(|some| blocks.offering(pool.kind(), some, home.start));
-        let b = { near }.inspect(|_| pace.step()).find(|b| blocks.at(*b).take_page())?;
-        self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1u64.wrapping_neg());
-        Some(b.first_frame())
+        { near }.inspect(|_| pace.step()).map(BlockId::first_frame).find(|first| self.pool_take_at(pool, *first))
+    }
+
+    /// Takes the page at `first` if it is free in the pool. The caller has a claim to one.
+    pub(super) fn pool_take_at(&self, pool: PoolId, first: Pfn) -> bool {
+        let is_taken = self.frames.blocks.at(BlockId::of(first)).take_page(pool.order());
+        if is_taken {
+            self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1u64.wrapping_neg());
+        }
+        is_taken
     }
 
     /// Notes that a page was used: its content is unknown. The caller owns it.

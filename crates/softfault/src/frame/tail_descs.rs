@@ -184,6 +184,20 @@ impl<M: Machine> Memory<M> {
         nr
     }
 
+    /// Makes frames of zeroes of them, for the descriptors of other tails. The sections that had found them are over.
+    pub(super) fn spares_of_former(&self, mut former: FrameList) -> FrameList {
+        self.nr_total_pages.fetch_add(former.nr(), Ordering::Relaxed);
+        let (mut spares, mut pace) = (FrameList::EMPTY, Pace::new(&self.machine));
+        while let Some(pfn) = former.pop(&self.frames) {
+            pace.page();
+            mem::zero_frames(&self.machine, pfn, 1);
+            self.frames.blocks.at(BlockId::of(pfn)).mark(Class::Fixed);
+            self.frames.desc(pfn).assign(FrameKind::Reserved, 0, 0, 0);
+            spares.push(&self.frames, pfn);
+        }
+        spares
+    }
+
     /// Frames of zeroes for so many descriptors of a folio's tails, for a holder; all or none.
     pub(crate) fn desc_spares(
         &self,
@@ -217,7 +231,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The same without a wait, for callers that may hold frames.
-    fn desc_spares_if_free(&self, nr: u64) -> Result<FrameList, OutOfFrames> {
+    pub(super) fn desc_spares_if_free(&self, nr: u64) -> Result<FrameList, OutOfFrames> {
         if self.frames.is_frozen() {
             return Err(OutOfFrames::Frame);
         }

@@ -2,7 +2,8 @@
 
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
-use crate::addr::{Access, OptPfn};
+use crate::addr::{Access, OptPfn, Order};
+use crate::source::slot::PageFrame;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, kind, look_up_until_freed, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
@@ -17,6 +18,39 @@ fn with_page(vm: &Vm<Plain>) -> (AddressSpace<'_, Plain>, Pfn) {
     space.handle_fault(AT, Access::Write).unwrap();
     let pfn = space.translate_at_rest(AT).unwrap().pfn;
     (space, pfn)
+}
+
+fn small(pfn: Pfn) -> PageFrame {
+    PageFrame { pfn, order: Order::BASE }
+}
+
+/// A page of a pool is taken as a whole, and no other huge page is.
+#[test]
+#[cfg(feature = "hugetlb")]
+fn entries_of_one_size_are_taken() {
+    use crate::linux::{Advice, MapFlags};
+    let vm = vm(4096, Tunables::default());
+    assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+    let space = vm.new_space().unwrap();
+    let huge = 512 * 4096;
+    space.mmap(AT, huge, RW, FIXED_PRIVATE | MapFlags::HUGETLB).unwrap();
+    space.mmap(2 * AT, huge, RW, FIXED_PRIVATE).unwrap();
+    space.madvise(2 * AT, huge, Advice::HugePage).unwrap();
+    for (at, nr_of_order) in [(AT, [0, 1]), (2 * AT, [0, 0])] {
+        space.handle_fault(at, Access::Write).unwrap();
+        assert_eq!(space.page_state(at).map(|state| state.order), Some(Order::PMD));
+        let pfn = space.translate_at_rest(at).unwrap().pfn;
+        let nr_taken = [Order::BASE, Order::PMD].map(|order| {
+            let mut taken = Vec::new();
+            let ended =
+                vm.rmap_take(PageFrame { pfn, order }, 1, u64::MAX, &|_, _| false, &mut |entry| taken.push(entry));
+            assert_eq!(ended, Ok(()));
+            assert!(taken.iter().all(|entry| entry.pages().nr_pages() == 512));
+            taken.iter().for_each(TakenEntry::put_back);
+            taken.len()
+        });
+        assert_eq!(nr_taken, nr_of_order);
+    }
 }
 
 #[test]
@@ -111,7 +145,7 @@ fn a_walk_ends_when_its_time_is_over() {
     let take = |nr_looks: u64| {
         let mut taken = Vec::new();
         let deadline_ns = vm.machine.clock.get() + nr_looks;
-        let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |entry| taken.push(entry));
+        let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |entry| taken.push(entry));
         taken.iter().for_each(TakenEntry::put_back);
         (ended, taken.len())
     };
@@ -138,7 +172,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     vm.machine.clock_step.set(1);
     let lock = Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine);
     let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |_| panic!("taken without the lock"));
+    let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |_| panic!("taken without the lock"));
     assert_eq!(ended, Err(TakeEnded::OutOfTime));
     assert_eq!(vm.machine.clock.get(), deadline_ns + 1, "and no shorter");
     drop(lock);
@@ -146,7 +180,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     assert_eq!(vm.family_counts(space.founder()), (1, 1));
     let mut nr_taken = 0;
     let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |entry| {
+    let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |entry| {
         nr_taken += 1;
         entry.put_back();
     });

@@ -17,15 +17,16 @@
 
 use super::family::LockTimeout;
 use super::{Cursor, Member};
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::Machine;
 use crate::section::InSection;
+use crate::source::slot::PageFrame;
 use crate::space::SpaceData;
 use crate::space::SpaceVisit;
 use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::table::entry::{Seen, Slot};
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, span_of};
 use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 use core::ops::ControlFlow;
@@ -52,6 +53,11 @@ impl<M: Machine> Clone for TakenEntry<'_, M> {
 impl<M: Machine> Copy for TakenEntry<'_, M> {}
 
 impl<M: Machine> TakenEntry<'_, M> {
+    /// All pages that it maps: more than one of a pool's page.
+    pub(crate) fn pages(&self) -> PageRange {
+        PageRange::new(self.vpn, Vpn(self.vpn.0 + span_of::<M::Format>(self.slot.level)))
+    }
+
     /// As it was.
     pub(crate) fn put_back(&self) {
         self.slot.resolve(Entry::Leaf(self.old));
@@ -95,7 +101,7 @@ struct Found<'vm, M: Machine> {
 type VisitEntry<'a, 'vm, M> = dyn FnMut(Found<'vm, M>) -> ControlFlow<Result<(), TakeEnded>> + 'a;
 
 impl<M: Machine> Vm<M> {
-    /// Takes the entries that map the private frame `pfn` alone, `wanted`
+    /// Takes the entries that map the private frame alone, or all of a pool's private page, `wanted`
     /// of them at most, and gives each to `taken`. Fewer are found where others
     /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
     /// unless that is `u64::MAX`; so does the wait for the lock.
@@ -110,14 +116,14 @@ impl<M: Machine> Vm<M> {
     /// [`TakeEnded`]; what was taken until then is the caller's all the same.
     pub(crate) fn rmap_take<'vm>(
         &'vm self,
-        pfn: Pfn,
+        page: PageFrame,
         wanted: u64,
         deadline_ns: u64,
         is_told: &dyn Fn(Pfn, Vpn) -> bool,
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
         let mut left = wanted;
-        self.for_each_entry(pfn, deadline_ns, &mut |found| {
+        self.for_each_entry(page, deadline_ns, &mut |found| {
             let Found { member, vpn, slot, seen } = found;
             if member.data.notify.has_any() && !is_told(member.frame, vpn) {
                 return ControlFlow::Break(Err(TakeEnded::Subscribed));
@@ -130,7 +136,7 @@ impl<M: Machine> Vm<M> {
         })
     }
 
-    /// Gives a visit of each space with subscribers that maps the private frame, and the page
+    /// Gives a visit of each space with subscribers that maps the private frame, and the pages
     /// at which it does, until `found` does not want more. Takes nothing.
     ///
     /// `found` runs under the family's lock.
@@ -140,26 +146,28 @@ impl<M: Machine> Vm<M> {
     /// [`TakeEnded::OutOfTime`]; what was found until then is the caller's all the same.
     pub(crate) fn rmap_find_subscribed<'vm>(
         &'vm self,
-        pfn: Pfn,
+        page: PageFrame,
         deadline_ns: u64,
-        found: &mut dyn FnMut(SpaceVisit<'vm, M>, Vpn) -> bool,
+        found: &mut dyn FnMut(SpaceVisit<'vm, M>, PageRange) -> bool,
     ) -> Result<(), TakeEnded> {
-        self.for_each_entry(pfn, deadline_ns, &mut |entry| {
-            let goes_on = !entry.member.data.notify.has_any() || found(self.visit_space(entry.member.frame), entry.vpn);
+        self.for_each_entry(page, deadline_ns, &mut |entry| {
+            let Found { member, vpn, slot, .. } = entry;
+            let pages = PageRange::new(vpn, Vpn(vpn.0 + span_of::<M::Format>(slot.level)));
+            let goes_on = !member.data.notify.has_any() || found(self.visit_space(member.frame), pages);
             if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(Ok(())) }
         })
     }
 
-    /// Calls `f` with each small entry of the private frame, in a section of its
+    /// Calls `f` with each entry of the private frame, or of the private page of a pool that begins there, in a section of its
     /// space and under the family's lock.
     fn for_each_entry<'vm>(
         &'vm self,
-        pfn: Pfn,
+        page: PageFrame,
         deadline_ns: u64,
         f: &mut VisitEntry<'_, 'vm, M>,
     ) -> Result<(), TakeEnded> {
         let (mut nr_steps, mut ended) = (0u32, Ok(()));
-        let walked = self.for_each_member(pfn, None, deadline_ns, &mut |frame, index, pace| {
+        let walked = self.for_each_member(page.pfn, None, deadline_ns, &mut |frame, index, pace| {
             let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
@@ -172,7 +180,7 @@ impl<M: Machine> Vm<M> {
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let inside = section.inside();
                 let Some((_, vpn)) = self.next_place(inside, member, index, &mut at) else { continue };
-                let Some((slot, seen)) = self.entry_of(inside, member, vpn, pfn) else { continue };
+                let Some((slot, seen)) = self.entry_of(inside, member, vpn, page) else { continue };
                 if let ControlFlow::Break(how) = f(Found { member, vpn, slot, seen }) {
                     ended = how;
                     return ControlFlow::Break(());
@@ -224,13 +232,20 @@ impl<M: Machine> Vm<M> {
         inside: InSection<'_>,
         member: Member<'vm>,
         vpn: Vpn,
-        pfn: Pfn,
+        page: PageFrame,
     ) -> Option<(Slot<'vm, M::Format>, Seen)> {
         let root = member.data.root_in(inside);
-        let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn, inside) else { return None };
+        let slot = match walk::walk(&self.machine, root, vpn, inside) {
+            Walk::Leaf(slot) => slot,
+            Walk::Huge(pmd) => pmd.slot,
+            _ => return None,
+        };
         let seen = slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return None };
-        (leaf.pfn == pfn).then_some((slot, seen))
+        let is_its = leaf.pfn == page.pfn && span_of::<M::Format>(slot.level) == page.order.nr_pages();
+        // Other huge entries have a deposit: they are split, and not taken here.
+        let is_its = is_its && (slot.level == 0 || self.frames.is_of_pool(leaf.pfn));
+        is_its.then_some((slot, seen))
     }
 
     fn take_huge_entry<'vm>(

@@ -10,7 +10,8 @@ use super::{RW, Schedule};
 use crate::judge::{check_after_exit, check_some};
 use crate::random::Random;
 use softfault::{
-    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MmapError, ObjectPart, Order, SharedObject, Vm,
+    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MigrateRefusal, MmapError, ObjectPart, Order,
+    Pfn, SharedObject, Vm,
 };
 use softfault_host::{Hosted, Running, Trap};
 use std::sync::{Mutex, PoisonError};
@@ -36,14 +37,15 @@ pub enum PoolDeed {
     Fork,
     MapAndUnmap,
     Resize,
+    Move,
     Report,
 }
 
 impl PoolDeed {
     /// All of them.
-    pub const ALL: [PoolDeed; 9] = {
+    pub const ALL: [PoolDeed; 10] = {
         use PoolDeed::*;
-        [StoreShared, StoreOwn, Punch, Shorten, Drop, Fork, MapAndUnmap, Resize, Report]
+        [StoreShared, StoreOwn, Punch, Shorten, Drop, Fork, MapAndUnmap, Resize, Move, Report]
     };
 }
 
@@ -207,6 +209,7 @@ impl<'vm> World<'vm> {
                 _ = self.vm.set_nr_hugepages(Order::PMD, NR_PAGES - 1);
                 self.insist("a larger pool", |_| false, || self.vm.set_nr_hugepages(Order::PMD, NR_PAGES));
             }
+            PoolDeed::Move => self.move_all(),
             PoolDeed::Report => {
                 // Nobody else goes on meanwhile: what is counted is exact.
                 let [nr, free, unreserved] = self.vm.hugetlb_counts_as_they_are(Order::PMD).expect("it has a pool");
@@ -214,6 +217,15 @@ impl<'vm> World<'vm> {
                     self.problem(format!("of {nr} pages {free} are free, and {unreserved} without a claim"));
                 }
                 self.space.smaps(&mut |_| {});
+            }
+        }
+    }
+
+    /// Moves each page of the pool, free or in use, and what else may lie where a huge page may begin.
+    fn move_all(&self) {
+        for first in (0..self.vm.nr_frames() as u32).step_by(512) {
+            if let Err(MigrateRefusal::Hugetlb | MigrateRefusal::CannotSplit) = self.vm.migrate_frame(Pfn(first)) {
+                self.problem(format!("frame {first} cannot move"));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::common::objects::whole;
 use super::common::{FIXED, PAGE, PRIVATE, RW, Setup, World, check};
 use super::{Failing, pages, run_with, store};
-use softfault::{Access, Event, FaultError, MapFlags, Order, Term};
+use softfault::{Access, Event, FaultError, MapFlags, MigrateRefusal, Order, Term};
 
 const AT: u64 = 0x10_0000_0000;
 const HUGE: u64 = 512 * PAGE;
@@ -82,6 +82,38 @@ fn a_page_of_an_object_that_cannot_be_copied() {
             store_again(w, w.space, is_told, before);
             let mut byte = [0];
             assert_eq!((object.read(0, &mut byte), byte), (1, [7]));
+            w.space.munmap(AT, HUGE).unwrap();
+        });
+    }
+}
+
+/// A move reads all of the page: it stays where it is, with its claims.
+#[test]
+fn a_page_that_cannot_move() {
+    for is_file in [false, true] {
+        with_pool(|w, failing| {
+            let object = w.vm.new_hugetlb_object(HUGE, Order::PMD).unwrap();
+            if is_file {
+                w.space.mmap_object(AT, HUGE, RW, MapFlags::SHARED | FIXED, whole(&object)).unwrap();
+            } else {
+                w.space.mmap(AT, HUGE, RW, OWN | FIXED).unwrap();
+            }
+            w.space.write(AT, &[7]).unwrap();
+            let old = w.space.translate_at_rest(AT).unwrap().pfn;
+            let child = w.space.fork().unwrap();
+            let before = (free(w), w.vm.vmstat().nr_free_pages);
+            let mut result = Ok(old);
+            failing.run(w, || {
+                result = w.vm.migrate_frame(old);
+                false
+            });
+            check(w.vm, &[w.space, &child]);
+            assert_eq!(result.err(), failing.has_failed().then_some(MigrateRefusal::SourceFailed));
+            assert_eq!((free(w), w.vm.vmstat().nr_free_pages), before);
+            assert_eq!([w.space, &child].map(|space| pages(space, AT, 1)), [vec![Some(7)], vec![Some(7)]]);
+            let now = w.space.translate_at_rest(AT).unwrap().pfn;
+            assert_eq!(now == old, failing.has_failed());
+            drop(child);
             w.space.munmap(AT, HUGE).unwrap();
         });
     }

@@ -4,7 +4,7 @@ use super::common::objects::{bytes, touch, whole};
 use super::common::*;
 use super::of_both_sizes::{fork_refusing_each_frame, last_page_is_touched_by_all};
 use super::{AT, HUGE, counts, free, with_pool};
-use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MigrateRefusal, MmapError, Order, Term};
+use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MmapError, Order, Term};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -172,7 +172,6 @@ fn others_leave_them_alone() {
         own(w, 1);
         w.space.write(AT, &[1]).unwrap();
         let frame = frame_of(w.space, AT);
-        assert_eq!(w.vm.migrate_frame(frame), Err(MigrateRefusal::Hugetlb));
         assert!(w.vm.poison_frame(frame).is_err());
         assert_eq!(w.vm.shrink_underused(1 << 10), 0);
         for advice in [Advice::Collapse, FREE, WIPEONFORK, GUARD_INSTALL, Advice::PageOut] {

@@ -13,6 +13,11 @@ use crate::built::HUGETLB;
 use crate::frame::offers::{POOL, POOL_1G, POOL_FREE, changed};
 use crate::sync::Ordering;
 
+/// The marks of a page of that size.
+fn marks_of(order: Order) -> u64 {
+    if order == Order::PMD { POOL } else { POOL | POOL_1G }
+}
+
 impl BlockData {
     /// Whether it is a page of a pool, or a part of one. It stays so while the caller owns it, or an entry or slot
     /// names a frame of it in the section.
@@ -45,7 +50,7 @@ impl BlockData {
 impl Block<'_> {
     /// Makes it a page of that size, or a part of one. The caller owns all frames.
     pub(crate) fn join_pool(&self, order: Order) {
-        self.mark_pool(if order == Order::PMD { POOL } else { POOL | POOL_1G });
+        self.mark_pool(marks_of(order));
     }
 
     /// Makes it a page of 2 MiB. It was part of a page of 1 GiB, which the caller owns.
@@ -63,9 +68,21 @@ impl Block<'_> {
         self.mark_pool(POOL_FREE);
     }
 
-    /// Takes the page that begins here, if it is free: then the caller owns it.
-    pub(crate) fn take_page(&self) -> bool {
-        self.unmark_pool(POOL_FREE) & POOL_FREE != 0
+    /// Takes the page that begins here, if it is free and of that size: then the caller owns it. It may have been another one,
+    /// when the caller looked.
+    pub(crate) fn take_page(&self, order: Order) -> bool {
+        let mut before = self.state.load(Ordering::Acquire);
+        while before & (POOL | POOL_1G | POOL_FREE) == marks_of(order) | POOL_FREE {
+            let after = before & !POOL_FREE;
+            match self.state.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.note(changed(before, after));
+                    return true;
+                }
+                Err(now) => before = now,
+            }
+        }
+        false
     }
 
     fn mark_pool(&self, marks: u64) {
@@ -73,10 +90,8 @@ impl Block<'_> {
         self.note(changed(before, before | marks));
     }
 
-    /// The state before.
-    fn unmark_pool(&self, marks: u64) -> u64 {
+    fn unmark_pool(&self, marks: u64) {
         let before = self.state.fetch_and(!marks, Ordering::AcqRel);
         self.note(changed(before, before & !marks));
-        before
     }
 }
