@@ -28,7 +28,11 @@ type Pool = &'static Vm<Machine>;
 
 /// A pool of so many pages, and memory for two more.
 fn world(nr_cpus: usize, nr: u64) -> (Pool, &'static Space, u64) {
-    let nr_frames = (nr + 3) * 512;
+    world_with(nr_cpus, nr, 2)
+}
+
+fn world_with(nr_cpus: usize, nr: u64, nr_spare: u64) -> (Pool, &'static Space, u64) {
+    let nr_frames = (nr + 1 + nr_spare) * 512;
     let vm: Pool = vm_of_fresh_memory(nr_cpus, nr_frames, Tunables::default());
     assert_eq!(vm.set_nr_hugepages(Order::PMD, nr), Ok(nr));
     (vm, Box::leak(Box::new(vm.new_space().unwrap())), nr_frames)
@@ -76,7 +80,8 @@ fn counts(vm: Pool) -> (u64, u64, u64) {
     common::free(vm)
 }
 
-/// Two CPUs store to a page of a file, another one takes it out or makes the file shorter, and it moves.
+/// A CPU stores to a page of a file, another one by a mapping that has not shown it yet, a third one writes by the handle, takes the
+/// page out or makes the file shorter, and it moves.
 #[test]
 fn a_page_of_a_file() {
     let moves = Arc::new(Moves::default());
@@ -86,25 +91,28 @@ fn a_page_of_a_file() {
         let object = file(vm);
         space.mmap_object(AT, HUGE, RW, SHARED, ObjectPart::new(object)).unwrap();
         space.write(AT + 16, &7_u64.to_ne_bytes()).unwrap();
+        let other: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        other.mmap_object(AT, HUGE, RW, SHARED, ObjectPart::new(object)).unwrap();
         let page = page_at(vm, space, AT);
         let end = shuttle::rand::thread_rng().gen_range(0..3);
         let told = Arc::clone(&told);
-        let storer = |at: u64| {
+        let storer = |space: &'static Space, at: u64| {
             Box::new(move || match store(vm, space, AT + at, 9) {
                 Ok(now) => assert!(now == 9 || (end > 0 && now == 0), "{now}"),
                 Err(error) => assert!(end == 2 && error == FaultError::BeyondObject, "{error:?}"),
             })
         };
         let take = move || match end {
-            0 => assert!(matches!(word_at(space, AT + 16), 7)),
+            0 => (3..9).for_each(|i| object.write(8 * i, &i.to_ne_bytes()).unwrap()),
             1 => object.discard(0..512),
             _ => object.set_size_bytes(0),
         };
         let moves = move || told.note(vm.migrate_frame(Pfn(page.0 + 5)));
-        run(4, vec![storer(0), storer(8 * 4096), Box::new(take), Box::new(moves)]);
-        check(vm, &[space], nr_frames);
+        run(4, vec![storer(space, 0), storer(other, 8 * 4096), Box::new(take), Box::new(moves)]);
+        check(vm, &[space, other], nr_frames);
         if end == 0 {
             assert_eq!([0, 8 * 4096, 16].map(|at| word_at(space, AT + at)), [9, 9, 7]);
+            (3..9).for_each(|i| assert_eq!(word_at(other, AT + 8 * i), i));
         }
         object.discard(0..512);
         assert_eq!(counts(vm), (2, 2, 0));
@@ -112,13 +120,14 @@ fn a_page_of_a_file() {
     moves.assert_both();
 }
 
-/// A private page with one entry, or with two, while both programs store, fork and drop.
+/// A private page with one entry, or with two, while both programs store, fork and drop. Then the page that was left is another
+/// program's.
 #[test]
 fn a_private_page() {
     let moves = Arc::new(Moves::default());
     let told = Arc::clone(&moves);
     shuffled(SCHEDULES, move || {
-        let (vm, parent, nr_frames) = world(3, 3);
+        let (vm, parent, nr_frames) = world_with(3, 3, 1);
         parent.mmap(AT, HUGE, RW, ANON).unwrap();
         [0, 8, 4096].iter().for_each(|at| parent.write(AT + at, &7_u64.to_ne_bytes()).unwrap());
         let child: Option<&'static Space> = shuttle::rand::thread_rng()
@@ -140,17 +149,35 @@ fn a_private_page() {
             (None, 1) => parent.mprotect(AT, HUGE, RW).unwrap(),
             (None, _) => assert_eq!(word_at(parent, AT + 4096), 7),
         };
-        let storer = move || assert_eq!(store(vm, parent, AT, 9), Ok(9));
-        let moves = move || told.note(vm.migrate_frame(Pfn(page.0 + 5)));
+        // By one translation, or by several.
+        let storer = move || {
+            let active = parent.activate();
+            for value in 1..=9 {
+                access(parent, vm, AT + 3 * 4096, Some(value)).unwrap();
+            }
+            assert_eq!(access(parent, vm, AT, Some(9)), Ok(9));
+            assert_eq!(access(parent, vm, AT + 3 * 4096, None), Ok(9));
+            drop(active);
+        };
+        let stranger: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        stranger.mmap(AT, HUGE, RW, ANON | MapFlags::NORESERVE).unwrap();
+        let moves = move || {
+            let moved = vm.migrate_frame(Pfn(page.0 + 5));
+            told.note(moved);
+            if moved.is_ok() && vm.set_nr_hugepages(Order::PMD, 4) == Ok(4) {
+                _ = [0, 8, 4096, 3 * 4096].map(|at| store(vm, stranger, AT + at, 5));
+            }
+        };
         run(3, vec![Box::new(storer), Box::new(other), Box::new(moves)]);
         let born: Option<&'static Space> = born.lock().unwrap().take();
-        let spaces: Vec<&Space> = [Some(parent), child, born].into_iter().flatten().collect();
+        let spaces: Vec<&Space> = [Some(parent), child, born, Some(stranger)].into_iter().flatten().collect();
         check(vm, &spaces, nr_frames);
-        assert_eq!([0, 8, 4096].map(|at| word_at(parent, AT + at)), [9, 7, 7]);
+        assert_eq!([0, 8, 4096, 3 * 4096].map(|at| word_at(parent, AT + at)), [9, 7, 7, 9]);
         if let (Some(child), 0) = (child, end) {
             assert_eq!([0, 8, 4096].map(|at| word_at(child, AT + at)), [7, 3, 7]);
         }
         spaces.iter().for_each(|space| space.munmap(AT, HUGE).unwrap());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 3), Ok(3));
         assert_eq!(counts(vm), (3, 3, 0));
     });
     moves.assert_both();

@@ -5,9 +5,12 @@
 //! a CPU with an old view of a block of the section writes to memory that has another owner by then.
 
 use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, run, shuffled, vm_that_grows};
+use shuttle::rand::Rng;
 use softfault_shuffled::addr::{Access, Pfn};
 use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddMemoryRefusal, AddressSpace, Advice, Event, FaultError, FrameRange, RemoveMemoryRefusal};
+use softfault_shuffled::{
+    AddMemoryRefusal, AddressSpace, Advice, Event, FaultError, FrameRange, OfflineRefusal, RemoveMemoryRefusal,
+};
 use softfault_shuffled::{Term, Tunables, Vm};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +32,23 @@ static NR_GONE: AtomicU64 = AtomicU64::new(0);
 static NR_IN_USE: AtomicU64 = AtomicU64::new(0);
 static NR_BEGUN: AtomicU64 = AtomicU64::new(0);
 
+/// Removes the section, if it is free, or empties it before.
+fn remove(vm: &'static Vm<Machine>) -> Result<(), RemoveMemoryRefusal> {
+    if shuttle::rand::thread_rng().gen_bool(0.5) {
+        return vm.remove_memory(SECTION);
+    }
+    vm.offline_memory(SECTION).map_err(|refusal| match refusal {
+        OfflineRefusal::InTheWay(..) => RemoveMemoryRefusal::InUse,
+        OfflineRefusal::Memory(refusal) => {
+            assert_ne!(refusal, RemoveMemoryRefusal::InUse);
+            refusal
+        }
+        other => panic!("{other:?}"),
+    })
+}
+
 fn come_and_go(vm: &'static Vm<Machine>) {
-    match vm.remove_memory(SECTION) {
+    match remove(vm) {
         Ok(()) => {
             NR_GONE.fetch_add(1, Ordering::Relaxed);
             assert_eq!(vm.remove_memory(SECTION), Err(RemoveMemoryRefusal::NotThere));

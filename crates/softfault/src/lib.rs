@@ -154,7 +154,7 @@ pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
 pub use addr::{Access, ObjectPages, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, SwapSlot, Vpn};
 pub use base::{Base, HugetlbLockStat};
-pub use compact::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
+pub use compact::{CompactRefusal, MigrateRefusal, OfflineRefusal, PoisonRefusal, SwapRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{

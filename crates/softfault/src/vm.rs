@@ -81,6 +81,7 @@ impl<M: Machine> Vm<M> {
             deferred,
             leading: Word::new(0),
             resizes: Word::new(0),
+            emptying: Word::new(0),
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };
@@ -105,6 +106,7 @@ impl<M: Machine> Vm<M> {
                 write_dirty: Vm::write_dirty,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,
+                empty_gib: Vm::empty_gib,
                 page_out: Vm::page_out,
                 poison: Vm::poison_found,
             },

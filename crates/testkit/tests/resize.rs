@@ -48,7 +48,7 @@ fn programs_use_memory_that_came() {
     assert_eq!(vm.vmstat().nr_free_pages, nr_free - 256 - 8);
 }
 
-/// Pages of a pool do not move: neither free ones nor those in use leave a section that is to go, until the pool is smaller.
+/// A section is removed when it is free. Pages of a pool, free or in use, keep it, unless they are moved out (`offline.rs`).
 #[test]
 fn a_section_with_pages_of_a_pool_stays() {
     let (vm, at) = (vm(1), 1 << 32);

@@ -14,7 +14,7 @@
 //! [`Reclaim`](crate::space::vm::Reclaim) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
-//! `single` moves one page of any kind, for the embedder; `pool_page` one of a pool of huge pages.
+//! `offline` empties memory that is to go, `empty_gib` 1 GiB for a page of a pool. `single` moves one page of any kind, for the embedder; `pool_page` one of a pool of huge pages.
 //!
 //! `withdraw` removes a private page's entries, for `poison` and `swap_out`. `object_out` swaps out pages of
 //! objects.
@@ -29,12 +29,14 @@ mod block;
 mod candidates;
 mod drop_batch;
 mod drop_clean;
+mod empty_gib;
 #[cfg(feature = "files")]
 mod evict;
 mod migrate;
 mod moves;
 mod object;
 mod object_out;
+mod offline;
 mod page_out;
 mod part;
 mod poison;
@@ -43,6 +45,7 @@ mod refusal;
 mod scan;
 mod single;
 mod split;
+mod split_private;
 mod subscribed;
 mod swap_out;
 mod target;
@@ -50,7 +53,7 @@ mod withdraw;
 pub(crate) mod words;
 mod write_dirty;
 
-pub use refusal::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
+pub use refusal::{CompactRefusal, MigrateRefusal, OfflineRefusal, PoisonRefusal, SwapRefusal};
 
 use crate::account::Event;
 use crate::frame::HugeFrame;

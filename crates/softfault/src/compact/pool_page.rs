@@ -28,7 +28,7 @@ use crate::space::reclaim::FrameRefusal;
 
 /// A page of a pool, as it looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PageIs {
+pub(super) enum PageIs {
     Free,
     Used,
 }
@@ -66,7 +66,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Looks whether the page may move, before a target is obtained. The move decides.
-    fn look_at_pool_page(&self, from: Pfn, order: Order) -> Result<PageIs, MigrateRefusal> {
+    pub(super) fn look_at_pool_page(&self, from: Pfn, order: Order) -> Result<PageIs, MigrateRefusal> {
         if self.frames.blocks.at(BlockId::of(from)).is_free_in_pool() {
             return Ok(PageIs::Free);
         }

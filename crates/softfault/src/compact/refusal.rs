@@ -1,8 +1,8 @@
 //! Why a page was not moved, and why no block was freed: one variant, one counter, one word each.
 
 use crate::account::Event;
-use crate::addr::Order;
-use crate::frame::OutOfFrames;
+use crate::addr::{Order, Pfn};
+use crate::frame::{OutOfFrames, RemoveMemoryRefusal};
 use crate::mem::SourceFailed;
 use crate::space::reclaim::FrameRefusal;
 
@@ -56,6 +56,12 @@ impl MigrateRefusal {
     /// meanwhile, or the page was mapped at another address.
     pub(super) fn once_told(self) -> MigrateRefusal {
         if self == MigrateRefusal::Subscribed { MigrateRefusal::Raced } else { self }
+    }
+
+    /// Whether the page may be able to move soon.
+    pub(super) fn may_pass(self) -> bool {
+        use MigrateRefusal::*;
+        matches!(self, Pinned | UnderWrite | HugePage | NotInUse | WalkTooLong | Raced)
     }
 
     /// The counter of this refusal.
@@ -113,6 +119,36 @@ impl core::fmt::Display for MigrateRefusal {
     }
 }
 impl core::error::Error for MigrateRefusal {}
+
+/// Why memory stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum OfflineRefusal {
+    /// It is no memory that could go.
+    Memory(RemoveMemoryRefusal),
+    /// The page of this frame did not move.
+    InTheWay(Pfn, MigrateRefusal),
+}
+
+impl OfflineRefusal {
+    /// The counter of this refusal.
+    pub fn event(self) -> Event {
+        match self {
+            OfflineRefusal::Memory(refusal) => refusal.event(),
+            OfflineRefusal::InTheWay(_, refusal) => refusal.event(),
+        }
+    }
+}
+
+impl core::fmt::Display for OfflineRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            OfflineRefusal::Memory(refusal) => refusal.fmt(f),
+            OfflineRefusal::InTheWay(pfn, refusal) => write!(f, "memory to remove: frame {:#x}: {refusal}", pfn.0),
+        }
+    }
+}
+impl core::error::Error for OfflineRefusal {}
 
 /// Why a frame keeps its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

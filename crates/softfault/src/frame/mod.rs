@@ -124,6 +124,7 @@ pub(crate) use pool_page::{NoCopy, NoShare};
 pub(crate) use pool_target::PoolTarget;
 pub(crate) use pool_words::{Claim, Pool};
 pub(crate) use reserve::{Pressure, Reserve};
+pub(crate) use resize::Emptied;
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
 pub use subpool::SubpoolLimits;
@@ -219,6 +220,8 @@ pub struct Frames {
     pub(crate) leading: Word,
     /// The lock of resizes: taken to add or remove memory.
     pub(crate) resizes: Word,
+    /// Taken by those who empty memory that is to go.
+    pub(crate) emptying: Word,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
 }

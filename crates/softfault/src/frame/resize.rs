@@ -3,7 +3,8 @@
 //! ```text
 //! add      frames for the metadata (may fail) ─▶ the machine agrees ─▶ descriptors of free frames, blocks of which
 //!          each frame is in use ─▶ the tables name them ─▶ each block is released, as if it had been used
-//! remove   each block is claimed as for a huge page (may fail) ─▶ descriptors: removed ─▶ the machine has it back
+//! remove   each block is claimed as for a huge page (may fail), or emptied (`isolate.rs`) ─▶ descriptors: removed
+//!          ─▶ the machine has it back
 //! ```
 //! A hole's block looks like one whose frames are all in use and unmovable (`BlockData::of_no_memory`), so
 //! no CPU sees a difference when the tables change. The rest are ordinary claims and releases: the first CPU
@@ -16,8 +17,10 @@
 //! Locks on entry: none, no section. Takes the lock of resizes, under which the caller is a holder of frames.
 
 mod foreign;
+mod isolate;
 mod refusal;
 
+pub(crate) use isolate::Emptied;
 pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
 
 use super::blocks::word_base;
@@ -170,7 +173,7 @@ impl<M: Machine> Memory<M> {
     /// taken from them. The machine may do with it what it likes afterwards ([`Machine::frames_removed`]).
     ///
     /// The metadata of a section may lie in one that was added before, which stays then. Nothing is moved:
-    /// the caller empties a section first ([`migrate_frame`]).
+    /// [`offline_memory`] does that.
     ///
     /// # Errors
     ///
@@ -180,7 +183,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// In a callback ([`Machine`]).
     ///
-    /// [`migrate_frame`]: crate::Vm::migrate_frame
+    /// [`offline_memory`]: crate::Vm::offline_memory
     pub fn remove_memory(&self, range: FrameRange) -> Result<(), RemoveMemoryRefusal> {
         self.assert_outside();
         self.call();
@@ -192,25 +195,37 @@ impl<M: Machine> Memory<M> {
     fn try_remove_memory(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
         let sections = sections_of(range).ok_or(RemoveMemoryRefusal::NotSections)?;
         let _lock = lock_word(&self.frames.resizes, &self.machine);
-        if range.end() > self.nr_frames() || !sections.clone().all(|section| self.frames.is_present(section)) {
-            return Err(RemoveMemoryRefusal::NotThere);
-        }
+        self.are_present(range, sections)?;
         self.steal_caches();
         let blocks = blocks_of(range);
         self.claim_to_remove(blocks.start.0..blocks.end.0)?;
+        self.finish_removal(range);
+        Ok(())
+    }
+
+    /// Checks that all of the sections are there. Under the lock of resizes.
+    fn are_present(&self, range: &FrameRange, mut sections: Range<usize>) -> Result<(), RemoveMemoryRefusal> {
+        let are_there = range.end() <= self.nr_frames() && sections.all(|section| self.frames.is_present(section));
+        if are_there { Ok(()) } else { Err(RemoveMemoryRefusal::NotThere) }
+    }
+
+    /// Removes sections of which the caller has claimed each frame. Under the lock of resizes.
+    fn finish_removal(&self, range: &FrameRange) {
+        let blocks = blocks_of(range);
         let frames = (range.first.0..).take(range.nr_frames as usize).map(Pfn);
         let mut pace = Pace::new(&self.machine);
         for pfn in frames {
             pace.step();
             self.reserve_frame(pfn, 0);
         }
+        blocks.iter().for_each(|b| self.frames.blocks.at(b).mark(Class::Fixed));
         drop(pace);
+        let sections = sections_of(range).into_iter().flatten();
         sections.for_each(|section| self.reserve_frame(first_desc_of(section), REMOVED));
         self.nr_total_pages.fetch_sub(range.nr_frames, Ordering::Relaxed);
         self.marks_follow();
         self.homes_go(blocks);
         self.machine.frames_removed(range);
-        Ok(())
     }
 
     /// Watermarks are a share of the memory that there is; the reserve is filled when memory is reclaimed next. Under
@@ -235,7 +250,6 @@ impl<M: Machine> Memory<M> {
                 RemoveMemoryRefusal::LastResort
             } else if self.frames.blocks.at(b).claim_words(0..BLOCK_WORDS, !0) {
                 self.count_taken(BLOCK_FRAMES);
-                self.frames.blocks.at(b).mark(Class::Fixed);
                 continue;
             } else {
                 RemoveMemoryRefusal::InUse
@@ -249,11 +263,15 @@ impl<M: Machine> Memory<M> {
     /// Gives all frames of a block back that were claimed as they were: clean ones are clean.
     fn release_as_it_was(&self, b: BlockId) {
         for w in 0..BLOCK_WORDS {
-            let dirty = self.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed);
-            for (mask, content) in [(dirty, Content::Unknown), (!dirty, Content::Zero)] {
-                if mask != 0 {
-                    self.release_word(word_base(b, w), mask, content);
-                }
+            self.release_as_known((b, w), !0, self.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed));
+        }
+    }
+
+    /// Gives back frames of a word of a block, of which these are dirty.
+    fn release_as_known(&self, (b, w): (BlockId, usize), frames: u64, dirty: u64) {
+        for (mask, content) in [(frames & dirty, Content::Unknown), (frames & !dirty, Content::Zero)] {
+            if mask != 0 {
+                self.release_word(word_base(b, w), mask, content);
             }
         }
     }

@@ -184,13 +184,13 @@ impl<M: Machine> Memory<M> {
         nr
     }
 
-    /// Makes frames of zeroes of them, for the descriptors of other tails. The sections that had found them are over.
+    /// Makes them the descriptors' of other tails: those in them were of frames that were free, so their states are zero. The
+    /// sections that had found them are over.
     pub(super) fn spares_of_former(&self, mut former: FrameList) -> FrameList {
         self.nr_total_pages.fetch_add(former.nr(), Ordering::Relaxed);
         let (mut spares, mut pace) = (FrameList::EMPTY, Pace::new(&self.machine));
         while let Some(pfn) = former.pop(&self.frames) {
-            pace.page();
-            mem::zero_frames(&self.machine, pfn, 1);
+            pace.step();
             self.frames.blocks.at(BlockId::of(pfn)).mark(Class::Fixed);
             self.frames.desc(pfn).assign(FrameKind::Reserved, 0, 0, 0);
             spares.push(&self.frames, pfn);

@@ -22,9 +22,7 @@ mod object;
 mod pool_copies;
 mod take;
 
-#[cfg(any(test, feature = "hooks"))]
-pub(crate) use take::TakenHuge;
-pub(crate) use take::{TakeEnded, TakenEntry};
+pub(crate) use take::{TakeEnded, TakenEntry, TakenHuge};
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;

@@ -36,6 +36,8 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.
     pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
+    /// Frees 1 GiB by moving pages. Returns whether it did.
+    pub(crate) empty_gib: fn(&Vm<M>) -> bool,
     /// Drops pages of a file that nobody needs, by advice.
     pub(crate) page_out: fn(&Vm<M>, ObjectId, FileId, ObjectPages),
     /// Takes a frame whose memory failed out of use, if that can be done without telling subscribers of a private page.

@@ -116,6 +116,8 @@ mod object_folios;
 mod object_moves;
 #[path = "../object_swap/main.rs"]
 mod object_swap;
+#[path = "../offline.rs"]
+mod offline;
 #[path = "../pins/main.rs"]
 mod pins;
 #[path = "../placement.rs"]

@@ -215,6 +215,14 @@ fn subpools_and_surplus_pages() {
         moved(w, AT);
         assert_eq!((few.nr_used(), free(w), bytes(w.space, AT)), (2, (0, 0), [1]));
         check(w.vm, &[w.space]);
+        // The page that was left is anybody's.
+        let nr_others = w.vm.set_nr_hugepages(Order::PMD, 100).unwrap() - 2;
+        let others = w.vm.new_space().unwrap();
+        others.mmap(AT, nr_others * HUGE, RW, OWN | FIXED).unwrap();
+        (0..nr_others).for_each(|page| touch(&others, AT + page * HUGE).unwrap());
+        drop(others);
+        pool(w, 2);
+        assert_eq!((few.nr_used(), free(w)), (2, (0, 0)));
         file.discard(0..512);
         assert_eq!((few.nr_used(), free(w)), (1, (1, 0)));
         w.space.munmap(AT, 2 * HUGE).unwrap();

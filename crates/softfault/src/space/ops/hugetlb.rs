@@ -93,7 +93,8 @@ impl<M: Machine> Vm<M> {
     /// The descriptors of a page's tails are free memory while it is in the pool: 3 frames of each page of 2 MiB, 2,047
     /// of each of 1 GiB. A page needs them back to leave the pool.
     ///
-    /// Takes time for each page that comes or goes. Compacts memory for pages of 2 MiB.
+    /// Takes time for each page that comes or goes. Compacts memory for pages of 2 MiB, and moves all pages out of 1 GiB for
+    /// one of 1 GiB, where they move ([`offline_memory`](Vm::offline_memory)).
     ///
     /// # Errors
     ///
@@ -125,9 +126,7 @@ impl<M: Machine> Vm<M> {
             match self.hugetlb_grow(id, nr, &mut former) {
                 Ok(true) => nr_lost = 0,
                 Err(_) if former.nr() > 0 => self.free_descs_of_pool(&mut former),
-                Err(_) if order == Order::PMD && nr_lost < MOST_LOST && self.make_huge_for_collapse().is_ok() => {
-                    nr_lost += 1;
-                }
+                Err(_) if nr_lost < MOST_LOST && self.make_room_for_page(id) => nr_lost += 1,
                 Ok(false) | Err(_) => break,
             }
         }
@@ -163,6 +162,14 @@ impl<M: Machine> Vm<M> {
             }
         }
         Ok(nr)
+    }
+
+    /// Moves pages out of the way of one of the pool. Another CPU may take the memory first.
+    fn make_room_for_page(&self, id: PoolId) -> bool {
+        match id {
+            PoolId::Of2M => self.make_huge_for_collapse().is_ok(),
+            PoolId::Of1G => (self.reclaim.empty_gib)(self),
+        }
     }
 
     /// Frees the frames that had descriptors of the tails of a pool's pages, with one grace period for all of them.

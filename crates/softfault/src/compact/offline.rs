@@ -1,0 +1,105 @@
+//! Empties memory that is to go, and removes it.
+//!
+//! ```text
+//! isolate   what is free in the range goes out of use            frame/resize/isolate.rs
+//! pass      each frame of the rest: free by now ─▶ isolated
+//!                                   in use      ─▶ its page moves elsewhere (single.rs) ─▶ isolated
+//!           all isolated ─▶ removed
+//!           a page that cannot move, or that did not in the last pass ─▶ refused: what was isolated is free again
+//! ```
+//! A page that is allocated in the range between a release and the next look moves in the next pass. A huge page is split
+//! first, and stays split. A page of a pool moves as a whole, free or in use, and the pool has as many as before.
+//!
+//! Source: the behaviour of memory hotplug in Linux (Documentation/admin-guide/mm/memory-hotplug.rst).
+//!
+//! Locks on entry: none, no section. Takes the lock of memory that is emptied, under which everything else is taken.
+
+use super::MigrateRefusal;
+use super::refusal::OfflineRefusal;
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::frame::{Emptied, RemoveMemoryRefusal};
+use crate::machine::{FrameRange, Machine};
+use crate::pace;
+use crate::space::Vm;
+
+/// Passes over a range: what another operation owned, a CPU had in a cache or a pin held may be free in the next one. A guess.
+const NR_PASSES: u32 = 8;
+
+/// How a pass ended.
+enum Passed {
+    AllIsolated,
+    /// This frame may be free, or its page move, in the next one.
+    Waits(OfflineRefusal),
+}
+
+impl<M: Machine> Vm<M> {
+    /// Removes memory, as [`remove_memory`](crate::Memory::remove_memory) does, and moves the pages that are in it to other frames
+    /// before, while programs run. Allocations that are refused meanwhile do without that memory.
+    ///
+    /// Page tables, the core's own data, pinned pages and frames whose memory failed do not move. Nothing
+    /// keeps them out of a section: memory that is to go again should not be the only one that is free when a machine gets
+    /// busy. Huge pages of private memory are split. Takes time for each page.
+    ///
+    /// # Errors
+    ///
+    /// [`OfflineRefusal`]; the memory is there, and some pages have moved.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    pub fn offline_memory(&self, range: FrameRange) -> Result<(), OfflineRefusal> {
+        self.assert_outside();
+        self.call();
+        let gone = self
+            .empty(range)
+            .and_then(|emptied| emptied.remove().map_err(|_| OfflineRefusal::Memory(RemoveMemoryRefusal::InUse)));
+        // A page that stays was counted when it did not move.
+        match gone {
+            Ok(()) => self.count(Event::MemoryRemoved, 1),
+            Err(OfflineRefusal::Memory(refusal)) => self.count(refusal.event(), 1),
+            Err(OfflineRefusal::InTheWay(..)) => {}
+        }
+        gone
+    }
+
+    /// Isolates all frames of whole sections. What is dropped is free memory.
+    pub(super) fn empty(&self, range: FrameRange) -> Result<Emptied<'_, M>, OfflineRefusal> {
+        let emptied = self.begin_to_empty(range).map_err(OfflineRefusal::Memory)?;
+        let mut nr_passes = 0;
+        loop {
+            nr_passes += 1;
+            match self.move_out_of(&emptied)? {
+                Passed::AllIsolated => return Ok(emptied),
+                Passed::Waits(refusal) if nr_passes == NR_PASSES => return Err(refusal),
+                Passed::Waits(_) => emptied.isolate_free(),
+            }
+        }
+    }
+
+    fn move_out_of(&self, emptied: &Emptied<'_, M>) -> Result<Passed, OfflineRefusal> {
+        let mut passed = Passed::AllIsolated;
+        for pfn in emptied.frames() {
+            pace::answer(&self.machine);
+            if emptied.isolate(pfn) {
+                continue;
+            }
+            match self.move_away(pfn) {
+                Ok(()) if emptied.isolate(pfn) => {}
+                Ok(()) => passed = Passed::Waits(OfflineRefusal::InTheWay(pfn, MigrateRefusal::Raced)),
+                Err(refusal) if refusal.may_pass() => passed = Passed::Waits(OfflineRefusal::InTheWay(pfn, refusal)),
+                Err(refusal) => return Err(OfflineRefusal::InTheWay(pfn, refusal)),
+            }
+        }
+        Ok(passed)
+    }
+
+    fn move_away(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
+        let mut moved = self.migrate_frame(pfn);
+        if moved == Err(MigrateRefusal::HugePage) {
+            self.split_private(pfn);
+            moved = self.migrate_frame(pfn);
+        }
+        moved.map(drop)
+    }
+}
