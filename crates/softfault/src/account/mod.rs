@@ -119,8 +119,7 @@ events! {
     ThpScanExceedSwapPte = "thp_scan_exceed_swap_pte",
     /// Collapses refused for `max_ptes_shared`.
     ThpScanExceedSharePte = "thp_scan_exceed_share_pte",
-    /// Failures of memory refused: the frame is a page of an object.
-    /// Frames taken out of use because their memory failed.
+    /// Frames taken out of use because their memory failed, or is about to.
     FramesPoisoned = "frames_poisoned",
     /// Faults that read a page from the swap area.
     Pgmajfault = "pgmajfault",

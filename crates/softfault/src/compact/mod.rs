@@ -14,7 +14,8 @@
 //! [`Reclaim`](crate::space::vm::Reclaim) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
-//! `offline` empties memory that is to go, `empty_gib` 1 GiB for a page of a pool. `single` moves one page of any kind, for the embedder; `pool_page` one of a pool of huge pages.
+//! `offline` empties memory that is to go, `empty_gib` 1 GiB for a page of a pool. `soft_offline`
+//! takes one frame out of use. `single` moves one page of any kind, for the embedder; `pool_page` one of a pool of huge pages.
 //!
 //! `withdraw` removes a private page's entries, for `poison` and `swap_out`. `object_out` swaps out pages of
 //! objects.
@@ -44,6 +45,7 @@ mod pool_page;
 mod refusal;
 mod scan;
 mod single;
+mod soft_offline;
 mod split;
 mod split_private;
 mod subscribed;

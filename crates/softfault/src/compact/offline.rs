@@ -94,7 +94,8 @@ impl<M: Machine> Vm<M> {
         Ok(passed)
     }
 
-    fn move_away(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
+    /// Moves the page of a frame, whatever it is.
+    pub(super) fn move_away(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
         let mut moved = self.migrate_frame(pfn);
         if moved == Err(MigrateRefusal::HugePage) {
             self.split_private(pfn);

@@ -94,7 +94,7 @@ impl<M: Machine> Vm<M> {
         }
         let state = self.state_of(page.pfn).ok_or(MigrateRefusal::Raced)?;
         match state.nr_maps() {
-            _ if state.kind() != FrameKind::Anon || state.is_copied() => Err(MigrateRefusal::Raced),
+            _ if state.kind() != FrameKind::Anon => Err(MigrateRefusal::Raced),
             0 => Err(MigrateRefusal::Raced),
             nr if nr > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
             nr => Ok(nr),

@@ -160,3 +160,7 @@ impl<M: Machine> Memory<M> {
         nr as i64
     }
 }
+
+#[cfg(all(test, feature = "hugetlb"))]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
-//! Counts of the pools of huge pages at a moment at which no CPU goes on.
+//! Counts of the pools of huge pages at a moment at which no CPU goes on, and pages that are free.
 
-use crate::addr::Order;
+use crate::addr::{BlockId, Order, Pfn};
 use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -12,5 +12,10 @@ impl<M: Machine> Vm<M> {
         let pool = PoolId::of(order)?;
         let nr = self.hugetlb_counts_of(pool).nr;
         Some([nr as i64, self.nr_free_in_pool(pool), self.pool(pool).nr_unreserved() as i64])
+    }
+
+    /// Whether the frame is part of a page of 2 MiB that is free in its pool.
+    pub fn lies_free_in_pool(&self, pfn: Pfn) -> bool {
+        self.frames.blocks.at(BlockId::of(pfn)).is_free_in_pool()
     }
 }

@@ -158,11 +158,12 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 copies.into_iter().for_each(|id| self.world.history().end_copy(id, false));
                 let _ = space.munlockall();
             }
-            Deed::Split | Deed::Migrate | Deed::SwapOut => {
+            Deed::Split | Deed::Migrate | Deed::SwapOut | Deed::FailSoon => {
                 let there = space.translate_at_rest(self.world.addr_of(page, here));
                 match there {
                     Some(there) if deed == Deed::Split => vm.split_folio(there.pfn),
                     Some(there) if deed == Deed::SwapOut => _ = vm.swap_out_frame(there.pfn),
+                    Some(there) if deed == Deed::FailSoon => _ = vm.soft_offline_frame(there.pfn),
                     Some(there) => _ = vm.migrate_frame(there.pfn),
                     None => {}
                 }

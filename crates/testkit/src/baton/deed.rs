@@ -56,6 +56,7 @@ deeds! {
     Drop: "drop_clean";
     SwapOut: "swap_out_frame";
     Fail: "poison_frame";
+    FailSoon: "soft_offline_frame";
     Lookup: "subscribe", "lookup", "is_current", "unsubscribe";
     Young: "test_young", "test_and_clear_young", "age_pages", "advance_generation";
     Report: "mincore", "maps", "smaps";

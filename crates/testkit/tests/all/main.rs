@@ -116,7 +116,7 @@ mod object_folios;
 mod object_moves;
 #[path = "../object_swap/main.rs"]
 mod object_swap;
-#[path = "../offline.rs"]
+#[path = "../offline/main.rs"]
 mod offline;
 #[path = "../pins/main.rs"]
 mod pins;

@@ -338,7 +338,7 @@ fn moves_under_use() {
         let (first, second) = (counts_up(AT, 4, &rounds), counts_up(at_file + 8, 4, &rounds));
         let mut nr_of_file = 0;
         w.race(&[&first, &second, &moves_all(w.space, AT, 1, &nr_moved)], |running| {
-            while nr_moved.load(SeqCst) < 60 || rounds.load(SeqCst) < 30 || nr_of_file < 30 {
+            while nr_moved.load(SeqCst) < 20 || rounds.load(SeqCst) < 10 || nr_of_file < 10 {
                 let child = w.space.fork().unwrap();
                 _ = touch(&child, AT + 5 * PAGE);
                 drop(child);

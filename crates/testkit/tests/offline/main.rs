@@ -1,7 +1,11 @@
 //! Memory that is emptied and goes, with pages of all kinds in it, while programs run.
 #![deny(unsafe_code)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod frames;
+mod gib;
+mod races;
 
 use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, Setup, Space, World, check, in_setup, section};
 use softfault::policy::folio::FolioOrders;
@@ -225,138 +229,4 @@ fn each_frame_may_be_refused() {
             Err(refusal) => assert_eq!((refusal, gone.is_err()), (AddMemoryRefusal::AlreadyThere, true)),
         }
     }
-}
-
-/// Programs store and load, fork and unmap; a section is emptied and comes again; two CPUs want the same one to go.
-#[test]
-fn sections_go_under_programs() {
-    let vm = vm(4);
-    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-    vm.add_memory(section(1)).unwrap();
-    vm.add_memory(section(2)).unwrap();
-    assert_eq!(vm.set_nr_hugepages(Order::PMD, 4), Ok(4));
-    let is_over = AtomicBool::new(false);
-    let (vm, is_over) = (&vm, &is_over);
-    thread::scope(|scope| {
-        for id in 1..3 {
-            scope.spawn(move || {
-                let cpu = vm.machine().bind(CpuId(id)).unwrap();
-                let mut round = 0_u64;
-                while !is_over.load(Ordering::Relaxed) {
-                    let space: Space<'_> = vm.new_space().unwrap();
-                    space.mmap(BASE, 1500 * PAGE, RW, PRIVATE | FIXED).unwrap();
-                    space.mmap(POOL, HUGE, RW, HUGETLB).unwrap();
-                    let running = cpu.enter(&space).unwrap();
-                    for at in (0..1500).map(|page| BASE + page * PAGE).chain((0..512).map(|page| POOL + page * PAGE)) {
-                        running.store(at, &(at ^ round).to_le_bytes()).unwrap();
-                    }
-                    let child = space.fork().unwrap();
-                    for at in (0..512).map(|page| POOL + page * PAGE).chain((0..1500).map(|page| BASE + page * PAGE)) {
-                        let mut bytes = [0; 8];
-                        running.load(at, &mut bytes).unwrap();
-                        assert_eq!(u64::from_le_bytes(bytes), at ^ round);
-                        running.store(at, &(at ^ !round).to_le_bytes()).unwrap();
-                    }
-                    drop(running);
-                    for at in [BASE + 7 * PAGE, POOL + 9 * PAGE] {
-                        let mut bytes = [0; 8];
-                        child.read(at, &mut bytes).unwrap();
-                        assert_eq!(u64::from_le_bytes(bytes), at ^ round);
-                    }
-                    round += 1;
-                }
-            });
-        }
-        let offline = |nr: u64| match vm.offline_memory(section(nr)) {
-            Ok(()) => true,
-            Err(OfflineRefusal::InTheWay(..) | OfflineRefusal::Memory(RemoveMemoryRefusal::NotThere)) => false,
-            Err(other) => panic!("{other:?}"),
-        };
-        scope.spawn(move || {
-            let _cpu = vm.machine().bind(CpuId(3)).unwrap();
-            while !is_over.load(Ordering::Relaxed) {
-                offline(2);
-            }
-        });
-        let mut nr_gone = 0;
-        for round in 0.. {
-            nr_gone += u64::from(offline(1 + round % 2));
-            for nr in [1, 2] {
-                match vm.add_memory(section(nr)) {
-                    Ok(()) | Err(AddMemoryRefusal::AlreadyThere | AddMemoryRefusal::NoMetadata) => {}
-                    Err(other) => panic!("{other:?}"),
-                }
-            }
-            if (nr_gone >= 4 && round >= 12) || round == 200 {
-                break;
-            }
-        }
-        is_over.store(true, Ordering::Relaxed);
-        assert!(nr_gone > 0, "nothing has gone");
-    });
-    check(vm, &[]);
-    assert_eq!((counts(vm).nr, counts(vm).free, counts(vm).reserved), (4, 4, 0));
-    assert_eq!(vm.machine().violations(), (0, None));
-}
-
-/// A page of 1 GiB finds no free one: pages move out of its way, those of a pool among them, unless one is pinned.
-#[test]
-fn pages_leave_1_gib_for_one_of_its_size() {
-    in_setup(Setup::PLAIN, 1, 3 << 30, |w: &World<'_>| {
-        let fill =
-            |nr: u64, at: u64| (0..nr).for_each(|page| w.space.write(at + page * HUGE, &word(at, page)).unwrap());
-        w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always)).unwrap();
-        // All of it is huge pages, of which few stay.
-        let nr = w.vm.vmstat().nr_free_pages / 512 - 8;
-        w.space.mmap(POOL, nr * HUGE, RW, PRIVATE | FIXED).unwrap();
-        fill(nr, POOL);
-        let stays = |page: u64| page % 100 == 7;
-        (0..nr).filter(|page| !stays(*page)).for_each(|page| w.space.munmap(POOL + page * HUGE, HUGE).unwrap());
-        assert_eq!(w.vm.set_nr_hugepages(Order::PMD, 40), Ok(40));
-        w.space.mmap(BASE & !(HUGE - 1), 20 * HUGE, RW, HUGETLB).unwrap();
-        fill(20, BASE & !(HUGE - 1));
-        let pins: Vec<_> = (0..nr)
-            .filter(|page| stays(*page))
-            .map(|page| w.space.pin_page(POOL + page * HUGE + 5 * PAGE, Term::Short).unwrap())
-            .collect();
-        let nr_moved = w.vm.event(Event::PgmigrateSuccess);
-        assert_eq!(w.vm.set_nr_hugepages(Order::PUD, 1), Ok(0), "a pinned page in each");
-        assert_eq!(w.vm.event(Event::PgmigrateSuccess), nr_moved, "and nothing moves in vain");
-        drop(pins);
-        let before = counts(w.vm);
-        assert_eq!(w.vm.set_nr_hugepages(Order::PUD, 1), Ok(1));
-        assert_eq!(counts(w.vm), before);
-        check(w.vm, &[w.space]);
-        for (at, page) in
-            (0..nr).filter(|page| stays(*page)).map(|page| (POOL, page)).chain((0..20).map(|p| (BASE & !(HUGE - 1), p)))
-        {
-            let mut bytes = [0; 8];
-            w.space.read(at + page * HUGE, &mut bytes).unwrap();
-            assert_eq!(bytes, word(at, page));
-        }
-        w.space.munmap(POOL, nr * HUGE).unwrap();
-        w.space.munmap(BASE & !(HUGE - 1), 20 * HUGE).unwrap();
-        assert_eq!(w.vm.set_nr_hugepages(Order::PUD, 0), Ok(0));
-        assert_eq!(w.vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
-    });
-}
-
-/// A section with pages of 1 GiB: they move out of all of their sections.
-#[test]
-fn a_page_of_1_gib_leaves_its_sections() {
-    in_setup(Setup::PLAIN, 1, 3 << 30, |w: &World<'_>| {
-        assert_eq!(w.vm.set_nr_hugepages(Order::PUD, 1), Ok(1));
-        let at = w.space.mmap(0, 1 << 30, RW, PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB).unwrap();
-        w.space.write(at + (1 << 29), b"g").unwrap();
-        let first = w.space.translate_at_rest(at).unwrap().pfn;
-        let nr = u64::from(first.0) / SECTION + 3;
-        assert_eq!(w.vm.offline_memory(section(nr)), Ok(()));
-        let mut byte = [0];
-        w.space.read(at + (1 << 29), &mut byte).unwrap();
-        assert_eq!((byte, w.space.translate_at_rest(at).unwrap().pfn == first), (*b"g", false));
-        check(w.vm, &[w.space]);
-        assert_eq!(w.vm.add_memory(section(nr)), Ok(()));
-        w.space.munmap(at, 1 << 30).unwrap();
-        assert_eq!(w.vm.set_nr_hugepages(Order::PUD, 0), Ok(0));
-    });
 }
