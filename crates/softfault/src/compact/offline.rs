@@ -18,7 +18,7 @@ use super::MigrateRefusal;
 use super::refusal::OfflineRefusal;
 use crate::account::Event;
 use crate::addr::Pfn;
-use crate::frame::{Emptied, RemoveMemoryRefusal};
+use crate::frame::Emptied;
 use crate::machine::{FrameRange, Machine};
 use crate::pace;
 use crate::space::Vm;
@@ -51,9 +51,7 @@ impl<M: Machine> Vm<M> {
     pub fn offline_memory(&self, range: FrameRange) -> Result<(), OfflineRefusal> {
         self.assert_outside();
         self.call();
-        let gone = self
-            .empty(range)
-            .and_then(|emptied| emptied.remove().map_err(|_| OfflineRefusal::Memory(RemoveMemoryRefusal::InUse)));
+        let gone = self.empty(range).map(Emptied::remove);
         // A page that stays was counted when it did not move.
         match gone {
             Ok(()) => self.count(Event::MemoryRemoved, 1),

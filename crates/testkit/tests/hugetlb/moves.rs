@@ -327,7 +327,7 @@ fn subscribers_are_told_of_all_of_it() {
 
 /// Programs add to words of pages that move all the time: nobody loses a store.
 #[test]
-fn moves_under_use() {
+fn h5_moves_under_use() {
     in_each_setup(4, 32 << 20, |w| {
         pool(w, 4);
         own(w, 1);

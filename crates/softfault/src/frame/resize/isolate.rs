@@ -86,16 +86,13 @@ impl<M: Machine> Emptied<'_, M> {
         });
     }
 
-    /// Removes the memory, if all of it is isolated.
-    pub(crate) fn remove(self) -> Result<(), Self> {
-        if !self.frames().all(|pfn| self.is_isolated(pfn)) {
-            return Err(self);
-        }
+    /// Removes the memory. All of it is isolated.
+    pub(crate) fn remove(self) {
+        debug_assert!(self.frames().all(|pfn| self.is_isolated(pfn)), "a frame that is in use does not go");
         let memory = self.memory;
         let resizes = lock_word(&memory.frames.resizes, &memory.machine);
         memory.finish_removal(&self.range);
         drop(resizes);
-        Ok(())
     }
 
     /// Frees the isolated frames of a word. What is known of their content is what it was.
