@@ -19,6 +19,11 @@ pub(crate) enum Daemon {
     Shrink,
     /// A block is emptied.
     Compact,
+    /// Some pages move, whatever they are: those of pools, free or in use, among them.
+    Move {
+        /// The first of their frames, modulo the number of frames. They lie a block apart.
+        first: u64,
+    },
     /// Some pages leave memory for the swap area, if the machine has one.
     Swap {
         /// Where the search for them begins, modulo the number of frames.
@@ -26,6 +31,8 @@ pub(crate) enum Daemon {
     },
 }
 
+/// Frames of a block.
+const BLOCK_FRAMES: u64 = 512;
 /// Frames that a pager looks at for pages, and pages that it swaps out.
 const NR_LOOKS: u64 = 1 << 15;
 const NR_PAGES: usize = 24;
@@ -33,7 +40,8 @@ const NR_PAGES: usize = 24;
 impl Daemon {
     pub(crate) fn any(random: &mut Random) -> Daemon {
         let swap = Daemon::Swap { first: random.below(1 << 32) };
-        random.pick(&[Daemon::Ahead, Daemon::Shrink, Daemon::Shrink, Daemon::Compact, swap, swap])
+        let moves = Daemon::Move { first: random.below(1 << 32) };
+        random.pick(&[Daemon::Ahead, Daemon::Shrink, Daemon::Shrink, Daemon::Compact, swap, swap, moves])
     }
 
     /// One turn, by the CPU of this thread, outside sections.
@@ -42,6 +50,10 @@ impl Daemon {
             Daemon::Ahead => _ = vm.zero_ahead(2),
             Daemon::Shrink => _ = vm.shrink_underused(u64::MAX) + vm.drop_clean(u64::MAX),
             Daemon::Compact => _ = vm.compact_step(&BUDGET),
+            Daemon::Move { first } => {
+                let frames = (0..vm.nr_frames()).step_by(BLOCK_FRAMES as usize);
+                frames.for_each(|n| _ = vm.migrate_frame(Pfn(((first + n) % vm.nr_frames()) as u32)));
+            }
             Daemon::Swap { first } => {
                 let frames = (first..first + NR_LOOKS).map(|n| Pfn((n % vm.nr_frames()) as u32));
                 let _ = frames.filter(|pfn| vm.swap_out_frame(*pfn).is_ok()).take(NR_PAGES).count();

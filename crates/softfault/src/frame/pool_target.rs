@@ -118,14 +118,15 @@ impl<M: Machine> Memory<M> {
         let pool = target.pool;
         let Goes::ToFreeMemory(descs, _held) = target.goes else { return self.hugetlb_put(pool, left) };
         self.pool_soil(pool, left);
-        let mut spares = match descs {
-            Descs::Spare(spares) => spares,
-            Descs::OfTarget(former) => self.spares_of_former(former),
-        };
-        if self.frames.lacks_tail_descs(BlockId::of(left)) {
-            self.make_whole(left, pool.order(), &mut spares);
+        match descs {
+            Descs::OfTarget(former) => self.hand_over_descs(former, left, pool.order()),
+            Descs::Spare(mut spares) => {
+                if self.frames.lacks_tail_descs(BlockId::of(left)) {
+                    self.make_whole(left, pool.order(), &mut spares);
+                }
+                self.give_back_spares(spares);
+            }
         }
-        self.give_back_spares(spares);
         let is_gone = self.pool_release(pool, left);
         debug_assert!(is_gone.is_ok(), "I51: it has its descriptors");
     }

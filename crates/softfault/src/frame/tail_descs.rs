@@ -184,9 +184,15 @@ impl<M: Machine> Memory<M> {
         nr
     }
 
-    /// Makes them the descriptors' of other tails: those in them were of frames that were free, so their states are zero. The
-    /// sections that had found them are over.
-    pub(super) fn spares_of_former(&self, mut former: FrameList) -> FrameList {
+    /// Gives the tails of a folio descriptors in frames that had those of another one of its size, where it has none; else frees the
+    /// frames. Those descriptors were of free frames, so their states are zero, and nothing else is known of them. The
+    /// sections that had found them are over. The caller may change the folio.
+    pub(super) fn hand_over_descs(&self, mut former: FrameList, first: Pfn, order: Order) {
+        if !self.frames.lacks_tail_descs(BlockId::of(first)) {
+            self.free_former_descs(former);
+            return;
+        }
+        // Nobody had counted them.
         self.nr_total_pages.fetch_add(former.nr(), Ordering::Relaxed);
         let (mut spares, mut pace) = (FrameList::EMPTY, Pace::new(&self.machine));
         while let Some(pfn) = former.pop(&self.frames) {
@@ -195,7 +201,9 @@ impl<M: Machine> Memory<M> {
             self.frames.desc(pfn).assign(FrameKind::Reserved, 0, 0, 0);
             spares.push(&self.frames, pfn);
         }
-        spares
+        drop(pace);
+        self.make_whole(first, order, &mut spares);
+        debug_assert_eq!(spares.nr(), 0, "I51: as many as it lacks");
     }
 
     /// Frames of zeroes for so many descriptors of a folio's tails, for a holder; all or none.
