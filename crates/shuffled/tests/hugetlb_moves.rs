@@ -332,3 +332,18 @@ fn a_page_that_becomes_smaller_while_it_is_wanted() {
         assert_eq!((vm.hugetlb_counts(Order::PUD).unwrap().free, counts(vm)), (1, (512, 512, 0)));
     });
 }
+
+/// The pool has one page in use and one that is free, and there is no memory: a move stays refused, and a reservation is not.
+#[test]
+fn a_reservation_against_a_move() {
+    shuffled(SCHEDULES, move || {
+        let (vm, space, _) = world_with(2, 2, 0);
+        space.mmap(AT, HUGE, RW, ANON).unwrap();
+        space.write(AT, &7_u64.to_ne_bytes()).unwrap();
+        let page = page_at(vm, space, AT);
+        let other: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        let want = move || other.mmap(AT, HUGE, RW, ANON).map(drop).unwrap();
+        let moves = move || assert_eq!(vm.migrate_frame(page), Err(MigrateRefusal::NoTarget));
+        run(2, vec![Box::new(want), Box::new(moves)]);
+    });
+}

@@ -4,7 +4,8 @@
 //! look     a GiB in which no page seems to stay, and for whose pages there seems to be room       the highest first
 //! empty    as memory that is to go (offline.rs) ─▶ all of it is free memory again
 //! ```
-//! Another CPU may take a part of it before the caller does: it looks again.
+//! Another CPU may take a part of it before the caller does: it looks again. Programs do without the free frames of that GiB for
+//! so long; the emptying ends when an allocation is about to be refused. Nothing is reclaimed.
 //!
 //! Locks on entry: none, no section. Takes the lock of memory that is emptied.
 
@@ -44,7 +45,8 @@ impl<M: Machine> Vm<M> {
             }
         }
         let nr_free_elsewhere = self.nr_free_pages().saturating_sub(range.nr_frames - nr_used);
-        nr_used > 0 && nr_used <= nr_free_elsewhere
+        // Programs go on meanwhile: memory elsewhere should not get short.
+        nr_used > 0 && nr_used + self.frames.watch.marks().high_pages <= nr_free_elsewhere
     }
 
     fn look_at_frame(&self, pfn: Pfn) -> Looks {

@@ -25,7 +25,7 @@ pub(super) struct Move {
     pub(super) from: Pfn,
     /// As many frames, which the caller owns alone.
     pub(super) to: Pfn,
-    /// More than one frame only for a page of an object.
+    /// More than one frame for a page of an object, or of a pool.
     pub(super) order: Order,
 }
 
@@ -101,6 +101,8 @@ impl<M: Machine> Vm<M> {
         match state.kind() {
             FrameKind::Free if self.frames.is_tail(pfn) => self.check_tail_movable(pfn),
             FrameKind::Free => Err(MigrateRefusal::NotInUse),
+            // It may be free memory again soon.
+            FrameKind::Reserved if self.is_isolated(pfn) => Err(MigrateRefusal::NotInUse),
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
             FrameKind::Shared if self.frames.desc(pfn).is_foreign() => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),

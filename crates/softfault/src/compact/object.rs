@@ -28,6 +28,7 @@ use super::MigrateRefusal;
 use super::moves::{MOVES_MAX, Move, Moves};
 use crate::account::Event;
 use crate::addr::{BlockId, ObjectPages, Order, Pfn};
+use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
@@ -120,13 +121,28 @@ impl<M: Machine> Vm<M> {
         self.mark_as_moving(this, (kept.insert(object), page), nr_mappings_max)
     }
 
-    /// Marks a folio of the object as moving; `page` is its first page.
+    /// Marks a folio of an object without a pool as moving; `page` is its first page.
     pub(super) fn mark_as_moving<'a, 'vm>(
         &'vm self,
+        this: Move,
+        of: (&'a KeptObject<'vm, M>, u64),
+        nr_mappings_max: u64,
+    ) -> Result<Moving<'a, 'vm, M>, MigrateRefusal> {
+        self.mark_page_of(None, this, of, nr_mappings_max)
+    }
+
+    /// Marks a page of an object as moving that has pages of that pool, or of none. An object that has a page in these frames by now
+    /// may be another one than was looked at.
+    pub(super) fn mark_page_of<'a, 'vm>(
+        &'vm self,
+        pool: Option<PoolId>,
         this: Move,
         (object, page): (&'a KeptObject<'vm, M>, u64),
         nr_mappings_max: u64,
     ) -> Result<Moving<'a, 'vm, M>, MigrateRefusal> {
+        if self.object_pool(object.id) != pool {
+            return Err(MigrateRefusal::Raced);
+        }
         if self.object(object.id).nr_members.get() > nr_mappings_max {
             return Err(MigrateRefusal::TooManyMaps);
         }

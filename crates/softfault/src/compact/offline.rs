@@ -18,7 +18,7 @@ use super::MigrateRefusal;
 use super::refusal::OfflineRefusal;
 use crate::account::Event;
 use crate::addr::Pfn;
-use crate::frame::Emptied;
+use crate::frame::{Emptied, Fill, RemoveMemoryRefusal};
 use crate::machine::{FrameRange, Machine};
 use crate::pace;
 use crate::space::Vm;
@@ -35,7 +35,7 @@ enum Passed {
 
 impl<M: Machine> Vm<M> {
     /// Removes memory, as [`remove_memory`](crate::Memory::remove_memory) does, and moves the pages that are in it to other frames
-    /// before, while programs run. Allocations that are refused meanwhile do without that memory.
+    /// before, while programs run. Allocations do without that memory meanwhile; the call ends when one is about to be refused.
     ///
     /// Page tables, the core's own data, pinned pages and frames whose memory failed do not move. Nothing
     /// keeps them out of a section: memory that is to go again should not be the only one that is free when a machine gets
@@ -51,7 +51,8 @@ impl<M: Machine> Vm<M> {
     pub fn offline_memory(&self, range: FrameRange) -> Result<(), OfflineRefusal> {
         self.assert_outside();
         self.call();
-        let gone = self.empty(range).map(Emptied::remove);
+        // Memory is reclaimed with nothing isolated.
+        let gone = self.with_reclaim(&mut || self.empty(range).map(Emptied::remove));
         // A page that stays was counted when it did not move.
         match gone {
             Ok(()) => self.count(Event::MemoryRemoved, 1),
@@ -82,6 +83,9 @@ impl<M: Machine> Vm<M> {
             if emptied.isolate(pfn) {
                 continue;
             }
+            if self.frames.is_last_resort_active() {
+                return Err(OfflineRefusal::Memory(RemoveMemoryRefusal::LastResort));
+            }
             match self.move_away(pfn) {
                 Ok(()) if emptied.isolate(pfn) => {}
                 Ok(()) => passed = Passed::Waits(OfflineRefusal::InTheWay(pfn, MigrateRefusal::Raced)),
@@ -92,13 +96,14 @@ impl<M: Machine> Vm<M> {
         Ok(passed)
     }
 
-    /// Moves the page of a frame, whatever it is.
+    /// Moves the page of a frame, whatever it is. Reclaims nothing.
     pub(super) fn move_away(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
-        let mut moved = self.migrate_frame(pfn);
+        let migrate = || self.try_migrate_frame(pfn, Fill::Raw, u64::MAX).map(drop);
+        let mut moved = migrate();
         if moved == Err(MigrateRefusal::HugePage) {
             self.split_private(pfn);
-            moved = self.migrate_frame(pfn);
+            moved = migrate();
         }
-        moved.map(drop)
+        moved.inspect_err(|refusal| self.count(refusal.event(), 1))
     }
 }

@@ -1,11 +1,11 @@
 //! Moves a page of a pool of huge pages, whatever it is at present, to another page of its size.
 //!
 //! ```text
-//! target      free memory; or a page that is free in the pool and has no claim      frame/pool_target.rs
+//! target      free memory                                                           frame/pool_target.rs
 //! object's    mark ─▶ grace ─▶ unmap │ pins? copy ─▶ the target's descriptor ─▶ word           as in object.rs
 //! private     subscribers told ─▶ all entries Busy ─▶ shootdown, grace │ pins? copied? copy ─▶ each entry   withdraw.rs
 //! free        the target is free in the pool ─▶ this page is taken
-//! then        the page that nobody names goes: to free memory, or to the pool
+//! then        the page that nobody names goes to free memory
 //! ```
 //! No count of the pool changes, and no claim: see `pool_target.rs`. A private page that a fault copies has one entry less than
 //! it has readers; that fault is not waited for.
@@ -43,7 +43,7 @@ impl<M: Machine> Vm<M> {
         let order = pool.order();
         let from = Pfn(pfn.0 & !(order.nr_pages() as u32 - 1));
         let looks = self.look_at_pool_page(from, order)?;
-        let target = self.obtain_pool_target(pool, looks)?;
+        let target = self.obtain_pool_target(pool)?;
         let this = Move { from, to: target.first, order };
         let (left, moved) = match looks {
             PageIs::Free => {
@@ -55,10 +55,8 @@ impl<M: Machine> Vm<M> {
                 (if moved.is_ok() { from } else { target.first }, moved)
             }
         };
-        if target.is_new() {
-            // Whoever has found descriptors of the target's tails is over.
-            self.grace_everywhere();
-        }
+        // Whoever has found descriptors of the target's tails is over.
+        self.grace_everywhere();
         self.finish_target(target, left);
         let event = if moved.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
         self.count(event, order.nr_pages());
@@ -80,16 +78,13 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    fn obtain_pool_target(&self, pool: PoolId, looks: PageIs) -> Result<PoolTarget<'_>, MigrateRefusal> {
+    fn obtain_pool_target(&self, pool: PoolId) -> Result<PoolTarget<'_>, MigrateRefusal> {
         for _ in 0..MOST_LOST {
             match self.pool_target(pool) {
                 Ok(target) => return Ok(target),
                 Err(_) if pool.order() == Order::PMD && self.make_huge_for_collapse().is_ok() => {}
-                Err(refused) => {
-                    // One that is free in the pool would only change places with another such.
-                    let of_pool = (looks == PageIs::Used).then(|| self.pool_target_of_pool(pool));
-                    return of_pool.flatten().ok_or(MigrateRefusal::of(refused));
-                }
+                // Not a page that is free in the pool: those who want one meanwhile would be refused.
+                Err(refused) => return Err(MigrateRefusal::of(refused)),
             }
         }
         Err(MigrateRefusal::NoTarget)
@@ -107,7 +102,7 @@ impl<M: Machine> Vm<M> {
         let Move { from, to, order } = this;
         let (object, page) = self.object_of(from).ok_or(MigrateRefusal::Raced)?;
         let in_folio = |pfn| PageFrame { pfn, order };
-        let mut moving = [Some(self.mark_as_moving(this, (&object, page), u64::MAX)?)];
+        let mut moving = [Some(self.mark_page_of(PoolId::of(order), this, (&object, page), u64::MAX)?)];
         self.grace_everywhere();
         self.unmap_moving(&mut moving, Why::Migrate);
         // Final: it has no entry, and nobody makes one.

@@ -140,6 +140,19 @@ impl OfflineRefusal {
     }
 }
 
+impl FrameRefusal for OfflineRefusal {
+    fn of(_: OutOfFrames) -> OfflineRefusal {
+        OfflineRefusal::Memory(RemoveMemoryRefusal::InUse)
+    }
+
+    fn refused_frames(&self) -> Option<OutOfFrames> {
+        match self {
+            OfflineRefusal::Memory(_) => None,
+            OfflineRefusal::InTheWay(_, refusal) => refusal.refused_frames(),
+        }
+    }
+}
+
 impl core::fmt::Display for OfflineRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {

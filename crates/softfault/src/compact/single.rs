@@ -25,8 +25,7 @@ impl<M: Machine> Vm<M> {
     /// least size of its object: the largest part for which there are frames moves, and the others stay in place.
     ///
     /// A page of a pool of huge pages moves as a whole, also while it is free in the pool, and no count of the pool changes: the
-    /// other one comes from free memory, and the page goes there. Without such memory a page in use changes places with
-    /// one that is free in the pool and not promised.
+    /// other one comes from free memory, and the page goes there.
     ///
     /// For taking a frame out of service, and for tests. Memory is reclaimed for the new frame, since
     /// the caller wants this page moved. Compaction does not use this: it reclaims nothing and finds its
@@ -56,7 +55,8 @@ impl<M: Machine> Vm<M> {
         moved.is_ok()
     }
 
-    fn try_migrate_frame(&self, pfn: Pfn, fill: Fill, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
+    /// Does so without a reclaim. Counts no refusal.
+    pub(super) fn try_migrate_frame(&self, pfn: Pfn, fill: Fill, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
         let kind = match self.check_movable(pfn) {
             // A pinned page of a pool keeps no block from becoming a huge page.
             Err(MigrateRefusal::Hugetlb) if fill == Fill::Raw => return self.migrate_pool_page(pfn),

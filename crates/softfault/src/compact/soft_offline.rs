@@ -37,6 +37,10 @@ impl<M: Machine> Vm<M> {
     pub fn soft_offline_frame(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
         self.assert_outside();
         self.call();
+        self.with_reclaim(&mut || self.try_soft_offline(pfn))
+    }
+
+    fn try_soft_offline(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
         let mut refused = MigrateRefusal::Raced;
         for _ in 0..NR_LOOKS {
             pace::answer(&self.machine);

@@ -30,7 +30,7 @@ use crate::space::vma::VmaFlags;
 use crate::table::format::{Entry, Leaf};
 
 /// A frame all of whose entries the caller owns; its counts are final. The entries are restored on drop,
-/// unless [`replace_with`](Withdrawn::replace_with) is called.
+/// unless [`replace_with`](Withdrawn::replace_with) or [`move_to`](Withdrawn::move_to) is called.
 pub(super) struct Withdrawn<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     entries: [Option<TakenEntry<'vm, M>>; MAPS_MAX as usize],

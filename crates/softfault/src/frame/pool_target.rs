@@ -1,15 +1,18 @@
 //! A page of a pool that takes the place of another one: `compact/pool_page.rs` moves pages to it.
 //!
 //! ```text
-//! obtain   free memory ─▶ in the pool, not counted, without descriptors of its tails      none? a free page without a claim
+//! obtain   free memory ─▶ in the pool, not counted, without descriptors of its tails
 //! ...      the caller: the page is copied, and what named it names the target            or it stays
-//! finish   of the two, the one that nobody names: its descriptors come back ─▶ free memory     or free in the pool
+//! finish   of the two, the one that nobody names: its descriptors come back ─▶ free memory
 //! ```
 //! One page comes as another one goes, so no count of the pool changes: not the size, not the surplus, no claim, and no subpool.
 //! Nor does it take a frame more than the target: its own frames of descriptors become those of the page that goes. Where they
 //! cannot (they lie in frames without descriptors), others are obtained before anything has changed. So the end cannot fail.
 //!
-//! Meanwhile the caller counts as a holder: an allocation that finds too few frames waits for the page that goes.
+//! Meanwhile the caller counts as a holder: an allocation that finds too few frames waits for the page that goes. A reservation of
+//! surplus pages does not wait, and may miss that memory, as any that is in use.
+//!
+//! A page that is free in the pool is no target: others who want a page would be refused until it is replaced.
 //!
 //! Locks on entry: none, no section.
 
@@ -28,26 +31,13 @@ enum Descs {
     Spare(FrameList),
 }
 
-/// Where the page that goes will be.
-enum Goes<'m> {
-    ToFreeMemory(Descs, Held<'m>),
-    /// Free in the pool: the target came from there.
-    ToPool,
-}
-
 /// A page that the caller owns alone. It has to be finished.
 #[must_use]
 pub(crate) struct PoolTarget<'m> {
     pub(crate) first: Pfn,
     pool: PoolId,
-    goes: Goes<'m>,
-}
-
-impl PoolTarget<'_> {
-    /// Whether it came from free memory.
-    pub(crate) fn is_new(&self) -> bool {
-        matches!(self.goes, Goes::ToFreeMemory(..))
-    }
+    descs: Descs,
+    _held: Held<'m>,
 }
 
 impl<M: Machine> Memory<M> {
@@ -58,7 +48,7 @@ impl<M: Machine> Memory<M> {
     /// There is none, or there are no frames for the descriptors of the page that goes.
     pub(crate) fn pool_target(&self, pool: PoolId) -> Result<PoolTarget<'_>, OutOfFrames> {
         let order = pool.order();
-        let (first, held) = self.pool_bring_held(pool)?;
+        let (first, _held) = self.pool_bring_held(pool)?;
         let mut former = FrameList::EMPTY;
         let descs = if self.drop_tail_descs_into(first, order, &mut former) {
             Descs::OfTarget(former)
@@ -72,13 +62,7 @@ impl<M: Machine> Memory<M> {
                 }
             }
         };
-        Ok(PoolTarget { first, pool, goes: Goes::ToFreeMemory(descs, held) })
-    }
-
-    /// Takes a page that is free in the pool and has no claim, if there is one.
-    pub(crate) fn pool_target_of_pool(&self, pool: PoolId) -> Option<PoolTarget<'_>> {
-        let is_claimed = self.pool(pool).try_reserve(1);
-        is_claimed.then(|| PoolTarget { first: self.pool_take(pool), pool, goes: Goes::ToPool })
+        Ok(PoolTarget { first, pool, descs, _held })
     }
 
     /// Makes the target what the page at `from` is: of the same object, or private with so many entries, and of the same subpool.
@@ -103,10 +87,9 @@ impl<M: Machine> Memory<M> {
         self.for_each_block(from, order, &mut |b| self.frames.blocks.at(b).tails.clear_all());
     }
 
-    /// Puts the target, which is new, into the pool, free. The caller then owns the page at `wanted`, if that was free, or else some
+    /// Puts the target into the pool, free. The caller then owns the page at `wanted`, if that was free, or else some
     /// free one.
     pub(crate) fn exchange_free(&self, target: &PoolTarget<'_>, wanted: Pfn) -> Pfn {
-        debug_assert!(target.is_new());
         self.pool_put(target.pool, target.first);
         // There is one more than there are claims, so a page is found.
         if self.pool_take_at(target.pool, wanted) { wanted } else { self.pool_take(target.pool) }
@@ -115,8 +98,7 @@ impl<M: Machine> Memory<M> {
     /// The page that goes is the caller's alone: it was left, or it is the target. The pool has as many pages, and claims,
     /// as before.
     pub(crate) fn finish_target(&self, target: PoolTarget<'_>, left: Pfn) {
-        let pool = target.pool;
-        let Goes::ToFreeMemory(descs, _held) = target.goes else { return self.hugetlb_put(pool, left) };
+        let PoolTarget { pool, descs, _held, .. } = target;
         self.pool_soil(pool, left);
         match descs {
             Descs::OfTarget(former) => self.hand_over_descs(former, left, pool.order()),

@@ -21,7 +21,8 @@
 //! | the holder of a pin | it does not: the bitmap of tails says what the head is |
 //!
 //! A page of a pool loses those of its tails when it comes to the pool, where nobody names it, and has them again before it
-//! leaves (`pool_counts.rs`). It has none while it is used: it is neither cut nor moved.
+//! leaves (`pool_counts.rs`). It has none while it is used: it is
+//! not cut, and moves to a page that has none either (`pool_target.rs`).
 //!
 //! Source: Linux, `mm/hugetlb_vmemmap.c`, which maps the pages of tails to one page.
 //!

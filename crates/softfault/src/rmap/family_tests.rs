@@ -53,6 +53,45 @@ fn entries_of_one_size_are_taken() {
     }
 }
 
+/// While a walk waits for the family's lock, the huge page goes, and a page of a pool comes to its frames and place.
+#[test]
+#[cfg(feature = "hugetlb")]
+fn a_split_that_meets_a_page_of_a_pool() {
+    use crate::linux::{Advice, MapFlags};
+    use std::boxed::Box;
+    for nr_turns in 0..6 {
+        let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(4096, Tunables::default())));
+        let space: &'static AddressSpace<'static, Plain> = Box::leak(Box::new(vm.new_space().unwrap()));
+        let huge = 512 * 4096;
+        space.mmap(AT, huge, RW, FIXED_PRIVATE).unwrap();
+        space.madvise(AT, huge, Advice::HugePage).unwrap();
+        space.handle_fault(AT, Access::Write).unwrap();
+        let pfn = space.translate_at_rest(AT).unwrap().pfn;
+        // No other block is free.
+        let nr = vm.set_nr_hugepages(Order::PMD, 100).unwrap();
+        space.mmap(8 * AT, nr * huge, RW, FIXED_PRIVATE | MapFlags::HUGETLB).unwrap();
+        (0..nr).for_each(|page| _ = space.handle_fault(8 * AT + page * huge, Access::Write).unwrap());
+        let mut lock = Some(Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine));
+        let mut nr_left = nr_turns;
+        on_relax(move || {
+            if nr_left > 0 {
+                nr_left -= 1;
+            } else if let Some(lock) = lock.take() {
+                space.munmap(AT, huge).unwrap();
+                assert_eq!(vm.set_nr_hugepages(Order::PMD, nr + 1), Ok(nr + 1));
+                space.mmap(AT, huge, RW, FIXED_PRIVATE | MapFlags::HUGETLB).unwrap();
+                space.handle_fault(AT, Access::Write).unwrap();
+                assert_eq!(space.translate_at_rest(AT).unwrap().pfn, pfn);
+                drop(lock);
+            }
+        });
+        assert!(vm.soft_offline_frame(pfn).is_err(), "there is no memory to move it to");
+        on_relax(|| ());
+        assert_eq!(space.page_state(AT).map(|state| state.order), Some(Order::PMD));
+        vm.check(&[space], &mut std::vec![0; 4096]).unwrap();
+    }
+}
+
 #[test]
 fn a_reference_keeps_the_frame() {
     let vm = vm(1024, Tunables::default());

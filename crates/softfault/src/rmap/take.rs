@@ -259,7 +259,8 @@ impl<M: Machine> Vm<M> {
         let Walk::Huge(pmd) = walk::walk(&self.machine, root, vpn, inside) else { return None };
         let seen = pmd.slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return None };
-        if leaf.pfn != first {
+        // The folio may have gone since, and a page of a pool have come: that has no deposit, and is never split (I58).
+        if leaf.pfn != first || self.frames.is_of_pool(first) {
             return None;
         }
         let old = pmd.slot.take(seen).ok()?;

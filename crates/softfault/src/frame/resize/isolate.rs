@@ -21,8 +21,8 @@ use crate::machine::{FrameRange, Machine};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// The owner of a reserved frame that was isolated. Odd: no frame of descriptors has it.
-const ISOLATED: u64 = 3;
+/// The owner of a reserved frame that was isolated: no frame's number, and no owner of a frame of descriptors.
+const ISOLATED: u64 = u64::MAX;
 
 /// Memory that is being emptied, by one caller at a time. Dropping it frees what was isolated.
 pub(crate) struct Emptied<'m, M: Machine> {
@@ -36,13 +36,26 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn begin_to_empty(&self, range: FrameRange) -> Result<Emptied<'_, M>, RemoveMemoryRefusal> {
         let sections = sections_of(&range).ok_or(RemoveMemoryRefusal::NotSections)?;
         let _lock = lock_word(&self.frames.emptying, &self.machine);
+        // What has not had its turn at the beginning is there.
+        while sections.clone().any(|section| !self.frames.is_present(section)) && self.next_section() {}
         {
             let _resizes = lock_word(&self.frames.resizes, &self.machine);
-            self.are_present(&range, sections)?;
+            self.are_present(&range, sections.clone())?;
         }
         let emptied = Emptied { memory: self, range, _lock };
         emptied.isolate_free();
         Ok(emptied)
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Whether the frame is isolated. Anybody's: it may be another one's at the next moment.
+    pub(crate) fn is_isolated(&self, pfn: Pfn) -> bool {
+        let section = self.section();
+        let Some(desc) = self.frames.find_desc(section.inside(), pfn) else { return false };
+        let is_reserved = || desc.state().kind() == FrameKind::Reserved;
+        // Others may make the frame something else between two looks.
+        is_reserved() && desc.owner.load(Ordering::Acquire) == ISOLATED && is_reserved()
     }
 }
 
@@ -64,15 +77,10 @@ impl<M: Machine> Emptied<'_, M> {
 
     /// Whether the frame is isolated, now if it was free.
     pub(crate) fn isolate(&self, pfn: Pfn) -> bool {
-        if !self.is_isolated(pfn) {
+        if !self.memory.is_isolated(pfn) {
             self.isolate_word(BlockId::of(pfn), pfn.0 as usize / 64 % BLOCK_WORDS);
         }
-        self.is_isolated(pfn)
-    }
-
-    fn is_isolated(&self, pfn: Pfn) -> bool {
-        let desc = self.memory.frames.find_desc_at_rest(pfn);
-        desc.is_some_and(|desc| desc.state().kind() == FrameKind::Reserved && desc.owner.get() == ISOLATED)
+        self.memory.is_isolated(pfn)
     }
 
     fn isolate_word(&self, b: BlockId, w: usize) {
@@ -87,18 +95,19 @@ impl<M: Machine> Emptied<'_, M> {
     }
 
     /// Removes the memory. All of it is isolated.
-    pub(crate) fn remove(self) {
-        debug_assert!(self.frames().all(|pfn| self.is_isolated(pfn)), "a frame that is in use does not go");
+    pub(crate) fn remove(mut self) {
         let memory = self.memory;
-        let resizes = lock_word(&memory.frames.resizes, &memory.machine);
+        debug_assert!(self.frames().all(|pfn| memory.is_isolated(pfn)), "a frame that is in use does not go");
+        let _resizes = lock_word(&memory.frames.resizes, &memory.machine);
         memory.finish_removal(&self.range);
-        drop(resizes);
+        // Nothing is given back.
+        self.range.nr_frames = 0;
     }
 
     /// Frees the isolated frames of a word. What is known of their content is what it was.
     fn give_back_word(&self, b: BlockId, w: usize) {
         let at = |i: u64| Pfn((word_base(b, w) + i) as u32);
-        let mask = (0..64).filter(|i| self.is_isolated(at(*i))).fold(0, |mask, i| mask | 1 << i);
+        let mask = (0..64).filter(|i| self.memory.is_isolated(at(*i))).fold(0, |mask, i| mask | 1 << i);
         (0..64).filter(|i| mask & 1 << i != 0).for_each(|i| self.memory.frames.desc(at(i)).clear());
         let dirty = self.memory.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed);
         self.memory.release_as_known((b, w), mask, dirty);

@@ -211,7 +211,7 @@ impl<M: Machine> Vm<M> {
     /// Pages that are [discarded](SharedObject::discard), or lie behind a smaller size, lose page and reservation.
     /// Only whole pages are removed; of others the part is zeroed.
     ///
-    /// Pages of a pool do not move, and are not swapped out. A private mapping, of pages of 2 MiB, reserves a page for each of
+    /// Pages of a pool are not swapped out. They move as a whole ([`migrate_frame`](Vm::migrate_frame)). A private mapping, of pages of 2 MiB, reserves a page for each of
     /// its own; where the object has no page, it gets a private one at the first touch, and the object does not.
     ///
     /// # Errors
