@@ -36,8 +36,9 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn begin_to_empty(&self, range: FrameRange) -> Result<Emptied<'_, M>, RemoveMemoryRefusal> {
         let sections = sections_of(&range).ok_or(RemoveMemoryRefusal::NotSections)?;
         let _lock = lock_word(&self.frames.emptying, &self.machine);
-        // What has not had its turn at the beginning is there.
-        while sections.clone().any(|section| !self.frames.is_present(section)) && self.next_section() {}
+        // Memory of the beginning that has not had its turn is there, too.
+        let has_turn = |section| !self.is_taken(section) || self.frames.is_present(section);
+        while !sections.clone().all(has_turn) && self.next_section() {}
         {
             let _resizes = lock_word(&self.frames.resizes, &self.machine);
             self.are_present(&range, sections.clone())?;
