@@ -7,7 +7,7 @@
 //! free        the target is free in the pool ─▶ this page is taken
 //! then        the page that nobody names goes to free memory
 //! ```
-//! No count of the pool changes, and no claim: see `pool_target.rs`. A private page that a fault copies has one entry less than
+//! No count of the pool changes, and no claim: see `frame/pool_target.rs`. A private page that a fault copies has one entry less than
 //! it has readers; that fault is not waited for.
 //!
 //! Compaction leaves these pages in place, since a move makes no block free.

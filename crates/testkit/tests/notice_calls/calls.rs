@@ -85,6 +85,7 @@ calls! {
     No "Vm::demote_hugepages": |s| _ = s.vm.demote_hugepages(1);
     No "Vm::hugetlb_counts": |s| _ = s.vm.hugetlb_counts(Order::PMD);
     Yes "Vm::hugetlb_counts_as_they_are": |s| _ = s.vm.hugetlb_counts_as_they_are(Order::PMD);
+    Yes "Vm::lies_free_in_pool": |s| _ = s.vm.lies_free_in_pool(Pfn(0));
     Yes "Vm::hugetlb_lock_stat": |s| _ = s.vm.hugetlb_lock_stat();
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
@@ -93,6 +94,8 @@ calls! {
     No "Vm::split_folio": |s| s.vm.split_folio(s.other_huge());
     No "Vm::rmap_anon": |s| _ = s.vm.rmap_anon(s.other_huge(), &mut []);
     No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);
+    No "Vm::offline_memory": |s| _ = s.vm.offline_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
+    No "Vm::soft_offline_frame": |s| _ = s.vm.soft_offline_frame(Pfn(0));
     No "Vm::poison_frame": |s| _ = s.vm.poison_frame(Pfn(0));
     No "Vm::swap_out_frame": |s| _ = s.vm.swap_out_frame(Pfn(0));
     No "Vm::free_and_overwrite_tail_descs": |s| s.vm.free_and_overwrite_tail_descs(Pfn(0), Pfn(1));
