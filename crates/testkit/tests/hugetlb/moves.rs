@@ -3,12 +3,12 @@
 use super::common::moving::{counts_up, moves_all};
 use super::common::objects::{bytes, touch, whole};
 use super::common::*;
+use super::of_both_sizes::told_ranges;
 use super::subpool::subpool;
 use super::{AT, HUGE, SHARED, counts, free, gib, map, object, pool, with_pool};
-use softfault::{Access, Event, FaultError, MapFlags, MigrateRefusal, Notice, Order, PageRange, Pfn, Term, Vpn};
+use softfault::{Access, Event, FaultError, MapFlags, MigrateRefusal, Order, PageRange, Pfn, Term, Vpn};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
 
 const OWN: MapFlags = PRIVATE.union(MapFlags::HUGETLB);
 
@@ -300,15 +300,7 @@ fn each_frame_may_be_refused() {
 #[test]
 fn subscribers_are_told_of_all_of_it() {
     with_pool(1, 3, |w| {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let to = told.clone();
-        let push = move |_, notice: &Notice| {
-            if let Notice::Start { range, .. } = notice {
-                to.lock().unwrap().push(*range);
-            }
-            false
-        };
-        assert!(w.vm.machine().on_notice(Box::new(push)).is_ok());
+        let told = told_ranges(w);
         own(w, 1);
         w.space.write(AT, &[3]).unwrap();
         let child = w.space.fork().unwrap();

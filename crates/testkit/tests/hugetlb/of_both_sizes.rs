@@ -2,9 +2,10 @@
 
 use super::AT;
 use super::common::*;
-use softfault::{Advice, Errno, MmapError};
+use softfault::{Advice, Errno, MmapError, Notice, PageRange};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 /// Forks while the k-th allocation fails, for each k, until a child comes, which `see` is shown. Nothing is kept: `free` pages
 /// are as many as before. Returns how many attempts were refused.
@@ -65,4 +66,18 @@ pub fn refusals_to_cut(space: &Space<'_>, from: u64, len: u64, (page_bytes, to):
         space.madvise(from, len, Advice::Collapse).unwrap_err().errno(),
         space.mremap(from + PAGE, len, page_bytes, MAYMOVE | MREMAP_FIXED, to).unwrap_err().errno(),
     ]
+}
+
+/// The ranges whose change subscribers are told of, from now on.
+pub fn told_ranges(w: &World<'_>) -> Arc<Mutex<Vec<PageRange>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let to = told.clone();
+    let push = move |_, notice: &Notice| {
+        if let Notice::Start { range, .. } = notice {
+            to.lock().unwrap().push(*range);
+        }
+        false
+    };
+    assert!(w.vm.machine().on_notice(Box::new(push)).is_ok());
+    told
 }

@@ -2,9 +2,9 @@
 
 use super::common::objects::{EXTRA, bytes, whole};
 use super::common::*;
+use super::of_both_sizes::told_ranges;
 use super::{AT, HUGE, gib};
-use softfault::{MapFlags, Notice, Order, PageRange, Vpn};
-use std::sync::{Arc, Mutex};
+use softfault::{MapFlags, Order, PageRange, Vpn};
 
 /// One size of pages.
 struct Size {
@@ -138,15 +138,7 @@ fn resident_pages_of_pools_are_of_two_kinds() {
 fn a_part_that_was_touched_is_told_as_a_whole() {
     with_each_size(2, |w, size| {
         let nr = size.bytes / PAGE;
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let to = told.clone();
-        let push = move |_, notice: &Notice| {
-            if let Notice::Start { range, .. } = notice {
-                to.lock().unwrap().push(*range);
-            }
-            false
-        };
-        assert!(w.vm.machine().on_notice(Box::new(push)).is_ok());
+        let told = told_ranges(w);
         let file = w.vm.new_hugetlb_object(2 * size.bytes, size.order).unwrap();
         w.space.mmap_object(AT, 2 * size.bytes, RW, MapFlags::SHARED | FIXED, whole(&file)).unwrap();
         let subscription = w.space.subscribe();

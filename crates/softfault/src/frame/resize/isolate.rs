@@ -47,9 +47,7 @@ impl<M: Machine> Memory<M> {
         emptied.isolate_free();
         Ok(emptied)
     }
-}
 
-impl<M: Machine> Memory<M> {
     /// Whether the frame is isolated. Anybody's: it may be another one's at the next moment.
     pub(crate) fn is_isolated(&self, pfn: Pfn) -> bool {
         let section = self.section();

@@ -94,7 +94,8 @@ impl<M: Machine> Vm<M> {
     /// of each of 1 GiB. A page needs them back to leave the pool.
     ///
     /// Takes time for each page that comes or goes. Compacts memory for pages of 2 MiB, and moves all pages out of 1 GiB for
-    /// one of 1 GiB, where they move ([`offline_memory`](Vm::offline_memory)).
+    /// one of 1 GiB, where they move ([`offline_memory`](Vm::offline_memory)): it looks at the descriptors of all memory then, and
+    /// other allocations do without the free frames of that GiB meanwhile.
     ///
     /// # Errors
     ///
@@ -211,8 +212,8 @@ impl<M: Machine> Vm<M> {
     /// Pages that are [discarded](SharedObject::discard), or lie behind a smaller size, lose page and reservation.
     /// Only whole pages are removed; of others the part is zeroed.
     ///
-    /// Pages of a pool are not swapped out. They move as a whole ([`migrate_frame`](Vm::migrate_frame)). A private mapping, of pages of 2 MiB, reserves a page for each of
-    /// its own; where the object has no page, it gets a private one at the first touch, and the object does not.
+    /// Pages of a pool are not swapped out. They move as a whole ([`migrate_frame`](Vm::migrate_frame)). A private mapping
+    /// reserves a page for each of its own; where the object has no page, it gets a private one at the first touch, and the object does not.
     ///
     /// # Errors
     ///
