@@ -17,6 +17,7 @@ mod order;
 mod stats;
 mod table;
 mod window;
+mod zeroing;
 
 pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, prepare_frames, warm};
 pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
@@ -33,3 +34,4 @@ pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};
 pub use table::{Columns, milliseconds, percent, plain_table, short_gib, times};
 pub use window::{Window, parse_window};
+pub use zeroing::{Chosen, parse_zeroing};

@@ -43,7 +43,8 @@ impl Folios {
         unsafe { Span::new(scratch.machine().frame_ptr(pfn)) }
     }
 
-    /// Clears the `i`th as a fault on sub-page `target` would.
+    /// Clears the `i`th as a fault on sub-page `target` would without a calibration: orders are compared by the
+    /// same instructions on each CPU.
     pub fn clear(&self, i: u64, target: u64, how: ClearOrder) {
         self.scratch.borrow_mut().clear(self.first(i), Order::PMD, Some(target), how);
     }

@@ -17,6 +17,7 @@ mod output;
 mod plan;
 mod reckon;
 mod table;
+mod way;
 
 pub use options::Options;
 
@@ -26,8 +27,9 @@ use crate::os;
 use load::{Load, Sample};
 use plan::{Job, System};
 use reckon::Report;
-use softfault::clear::ClearTable;
+use softfault::clear::{ClearTable, Ways as Instructions};
 use softfault_host::{Hosted, HostedConfig};
+use way::{Way, Ways};
 
 /// Our machine, and the host's pool.
 pub struct Bench {
@@ -35,6 +37,7 @@ pub struct Bench {
     max_threads: usize,
     arena: Arena,
     measured: ClearTable,
+    ways: Ways,
     /// Or why there is none.
     pool: Option<Result<HostPool, String>>,
 }
@@ -63,10 +66,17 @@ impl Experiment for Options {
             .with_huge(true);
         let mut hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
         bench::warm(&mut hosted);
+        let instructions = Instructions::of(&hosted);
+        self.zeroing.check(instructions)?;
         let measured = bench::calibrated(&mut hosted);
         let (page_bytes, skip_bytes) = (self.page.bytes(), self.skip_bytes());
         let load = Load { shape: self.shape, nr_pages, page_bytes, skip_bytes, cpus };
-        Ok(Bench { load, max_threads, arena: Arena::of(hosted), measured, pool })
+        let mut arena = Arena::of(hosted);
+        let candidates = Way::candidates(&measured, self.zeroing, instructions);
+        let limit = |nr_threads| Ok((nr_threads, clear::fastest(&mut arena, &candidates, &load, nr_threads)?));
+        let limits = plan::thread_counts(max_threads).into_iter().map(limit).collect::<Result<_, LabError>>()?;
+        let ways = Ways { faults: Way::of_faults(&measured, self.zeroing), limits };
+        Ok(Bench { load, max_threads, arena, measured, ways, pool })
     }
 
     fn jobs(&self, bench: &Bench) -> Vec<Vec<Job>> {
@@ -74,17 +84,21 @@ impl Experiment for Options {
     }
 
     fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
-        let Bench { load, arena, measured, .. } = bench;
+        let Bench { load, arena, measured, ways, .. } = bench;
         match job.system {
             System::Softfault(locking) => ours::run(arena, measured, (self, load), (locking, job.nr_threads)),
             System::Linux => linux::run(self, load, job.nr_threads),
-            System::Clear => clear::run(arena, measured, load, job.nr_threads),
+            System::WarmClear => clear::run(arena, ways.faults, load, job.nr_threads),
+            System::Clear => {
+                let way = ways.limit(job.nr_threads).expect("a limit for each row");
+                clear::run(arena, way, load, job.nr_threads)
+            }
         }
     }
 
     fn report(&self, bench: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
         let why = bench.pool.and_then(Result::err);
-        Ok(Report::new(self, &bench.load, &sampled, why))
+        Ok(Report::new(self, &bench.load, &sampled, &bench.ways, why))
     }
 
     fn settings(&self) -> Settings<'_> {

@@ -1,6 +1,6 @@
 //! The command line of `softfault parallel-fault`.
 
-use crate::bench::{Against, MAX_THREADS, Need, Repeated, defaults, parse_hugetlb_locking};
+use crate::bench::{Against, Chosen, MAX_THREADS, Need, Repeated, defaults, parse_hugetlb_locking, parse_zeroing};
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
 use softfault::{HugetlbLocking, Order};
@@ -23,8 +23,14 @@ Systems and disciplines
     lockfree   no mutex: the word of the page in its file is claimed
   linux      this host's, with --against linux: as root, where its pool can be grown. It is put back at the end, also when
              interrupted. A table of 8 mutexes for each CPU. Its spaces are mappings of one process
-  clear      no fault at all: as many bytes of the same memory are cleared by as many threads, 2 MiB at a time, in the order
-             that a short measurement finds best. The limit
+  warm-clear no fault at all: as many bytes of the same memory are cleared by as many threads, 2 MiB at a time, as our
+             faults clear them: what is near the byte that is written stays in the caches
+  clear      the same in the way that a short measurement finds fastest, where nothing is written afterwards: as above, or
+             from start to end by one of the ways of --zeroing. The limit
+
+Clearing
+  Stores that pass the caches clear fastest, and one thread may use all that memory transfers. To see whether threads fault
+  in parallel, have them clear in a cache:  softfault parallel-fault 2 16384 --zeroing stores --mutexes 16 --reps 99
 
 Columns
   seconds    wall time from the first start to the last end: the median over the repetitions, and in brackets
@@ -38,14 +44,15 @@ Columns
   All ratios are medians of the ratios within a repetition. The mutexes spin 100 times, then sleep
 
 JSON
-  One object per line. Keys: system (softfault, linux, clear; linux-2013: as published in 2013), discipline (one, table, lockfree,
+  One object per line. Keys: system (softfault, linux, warm-clear, clear; linux-2013: as published in 2013), discipline (one, table, lockfree,
   none), threads, seconds, contentions, acquisitions, wait_us, shape, page_kib, size_kib, skip_kib, mutexes, reps, spread,
-  over_1_thread, over_clear, ratio_to_linux, why (a row could not be measured), experiment, value (seconds) and unit. Keys
-  that do not apply are null.
+  over_1_thread, over_clear, ratio_to_linux, way (how pages were cleared), why (a row could not be measured), experiment,
+  value (seconds) and unit. Keys that do not apply are null.
 
 Examples:
   softfault parallel-fault 2 4194304
   softfault parallel-fault 64 --locks table,lockfree --mutexes 512
+  softfault parallel-fault 2 16384 --zeroing stores --mutexes 16 --reps 99
   softfault parallel-fault --shape database --reps 9 --plot database.svg
   sudo softfault parallel-fault 2 4194304 --against linux --json";
 
@@ -123,6 +130,9 @@ pub struct Options {
     /// Mutexes of the table, rounded up to a power of two [default: twice the threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub mutexes: Option<u64>,
+    /// Instructions that clear pages: auto (as calibrated), stores, vector, streaming or clzero
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = parse_zeroing)]
+    pub zeroing: Chosen,
     /// System to compare with: linux needs root, and sets the size of the host's pool for a while
     #[arg(long, value_enum, default_value = "none")]
     pub against: Against,

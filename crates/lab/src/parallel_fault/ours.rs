@@ -19,7 +19,10 @@ pub fn run(
     (locking, nr_threads): (HugetlbLocking, usize),
 ) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), Frames::Fresh);
-    let tunables = Tunables::default().with_hugetlb_locking(locking).with_hugetlb_mutexes(options.mutexes);
+    let tunables = Tunables::default()
+        .with_hugetlb_locking(locking)
+        .with_hugetlb_mutexes(options.mutexes)
+        .with_zeroing(options.zeroing.tunable());
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
     vm.set_clear_orders(measured);
     vm.set_zeroing(measured);

@@ -27,6 +27,7 @@ struct Keys<'a> {
     over_1_thread: Option<f64>,
     over_clear: Option<f64>,
     ratio_to_linux: Option<f64>,
+    way: Option<String>,
     why: Option<&'a str>,
 }
 
@@ -74,7 +75,7 @@ impl Report for Rows {
 fn word_of(system: System) -> String {
     match system {
         System::Softfault(locking) => locking.name().into(),
-        System::Linux | System::Clear => system.name().into(),
+        System::Linux | System::WarmClear | System::Clear => system.name().into(),
     }
 }
 
@@ -98,6 +99,7 @@ impl Rows {
             over_1_thread: None,
             over_clear: None,
             ratio_to_linux: None,
+            way: None,
             why: None,
         }
     }
@@ -117,6 +119,7 @@ impl Rows {
             over_1_thread: row.over_1_thread,
             over_clear: row.over_clear,
             ratio_to_linux: row.ratio_to_linux,
+            way: row.way.map(|way| way.to_string()),
             ..self.no_keys()
         }
     }
@@ -179,7 +182,7 @@ mod tests {
             report.why_no_linux = Some("no root".into());
             report.json(&mut lines);
             let lines = lines.parsed();
-            assert_eq!(lines.len(), 2 * 5 + 1 + nr_old);
+            assert_eq!(lines.len(), 2 * 6 + 1 + nr_old);
             assert!(lines.iter().all(|line| Lines::keys(line) == Lines::keys(&lines[0])));
             let of = |discipline: &str, threads| {
                 lines.iter().find(|line| line["discipline"] == discipline && line["threads"] == threads).unwrap()
@@ -187,6 +190,9 @@ mod tests {
             let table = of("table", 2);
             assert_eq!((table["system"].as_str(), table["seconds"].as_f64()), (Some("softfault"), Some(0.2)));
             assert_eq!((table["acquisitions"].as_u64(), table["contentions"].as_u64()), (Some(8), Some(2)));
+            assert_eq!(table["way"], "hybrid, streaming");
+            let clear = lines.iter().find(|line| line["system"] == "clear" && line["threads"] == 2).unwrap();
+            assert_eq!(clear["way"], "hybrid, streaming behind vector");
             assert_eq!((table["wait_us"].as_f64(), table["value"].as_f64()), (Some(1500.0), Some(0.2)));
             assert!(of("lockfree", 2)["acquisitions"].is_null());
             let why = lines.iter().find(|line| !line["why"].is_null()).unwrap();

@@ -11,7 +11,9 @@ pub enum System {
     Softfault(HugetlbLocking),
     /// The host's kernel's: a table of mutexes, eight for each CPU.
     Linux,
-    /// Nobody faults: as many bytes are cleared.
+    /// Nobody faults: as many bytes are cleared as our faults clear them, what is near them last.
+    WarmClear,
+    /// As many bytes are cleared in the way that is fastest, where nothing follows.
     Clear,
 }
 
@@ -21,6 +23,7 @@ impl System {
         match self {
             System::Softfault(_) => "softfault",
             System::Linux => "linux",
+            System::WarmClear => "warm-clear",
             System::Clear => "clear",
         }
     }
@@ -29,7 +32,7 @@ impl System {
         match self {
             System::Softfault(locking) => locking.name(),
             System::Linux => HugetlbLocking::Table.name(),
-            System::Clear => "none",
+            System::WarmClear | System::Clear => "none",
         }
     }
 }
@@ -49,6 +52,11 @@ impl fmt::Display for Job {
     }
 }
 
+/// Numbers of threads of the rows.
+pub fn thread_counts(max_threads: usize) -> Vec<usize> {
+    if max_threads == 1 { vec![1] } else { vec![1, max_threads] }
+}
+
 /// All rows, in one group: those of all numbers of threads are divided by each other.
 pub fn jobs(options: &Options, max_threads: usize, has_linux: bool) -> Vec<Job> {
     let mut systems = Vec::new();
@@ -58,8 +66,8 @@ pub fn jobs(options: &Options, max_threads: usize, has_linux: bool) -> Vec<Job> 
         }
     }
     systems.extend(has_linux.then_some(System::Linux));
-    systems.push(System::Clear);
-    let counts = if max_threads == 1 { vec![1] } else { vec![1, max_threads] };
+    systems.extend([System::WarmClear, System::Clear]);
+    let counts = thread_counts(max_threads);
     systems.into_iter().flat_map(|system| counts.iter().map(move |&nr_threads| Job { system, nr_threads })).collect()
 }
 
@@ -73,9 +81,9 @@ mod tests {
         let names = |text: &str, max_threads, has_linux| -> Vec<String> {
             jobs(&typed(&format!("parallel-fault {text}")), max_threads, has_linux).iter().map(Job::to_string).collect()
         };
-        assert_eq!(names("--locks table,one,table", 1, false).len(), 3);
+        assert_eq!(names("--locks table,one,table", 1, false).len(), 4);
         let all = names("", 4, true);
-        assert_eq!(all.len(), 2 * 5);
+        assert_eq!(all.len(), 2 * 6);
         assert_eq!(all[..2], ["softfault, one, 1 thread(s)", "softfault, one, 4 thread(s)"]);
     }
 }

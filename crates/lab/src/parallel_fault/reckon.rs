@@ -4,6 +4,7 @@ use super::history::{self, OldRow};
 use super::load::{Load, Locks, Sample};
 use super::options::{Options, Shape};
 use super::plan::{Job, System};
+use super::way::{Way, Ways};
 use crate::bench::{Figure, Sampled, median, paired};
 use crate::os;
 
@@ -22,6 +23,8 @@ pub struct Row {
     pub over_clear: Option<f64>,
     /// Speed relative to Linux with as many threads.
     pub ratio_to_linux: Option<f64>,
+    /// How pages were cleared; Linux does not tell.
+    pub way: Option<Way>,
 }
 
 /// All rows, and what was run.
@@ -68,6 +71,7 @@ impl Report {
         options: &Options,
         load: &Load,
         sampled: &[Sampled<Job, Sample>],
+        ways: &Ways,
         why_no_linux: Option<String>,
     ) -> Report {
         let find = |system, nr_threads| sampled.iter().find(|of| of.job == Job { system, nr_threads }).map(walls);
@@ -85,6 +89,11 @@ impl Report {
                 over_1_thread: one.map(|one| paired(&one, &own)),
                 over_clear: clear.map(|clear| paired(&own, &clear)),
                 ratio_to_linux: linux.map(|linux| paired(&linux, &own)),
+                way: match system {
+                    System::Softfault(_) | System::WarmClear => Some(ways.faults),
+                    System::Linux => None,
+                    System::Clear => ways.limit(nr_threads),
+                },
             }
         });
         Report {
@@ -121,6 +130,7 @@ pub mod tests {
     use super::*;
     use crate::bench::typed;
     use softfault::HugetlbLocking;
+    use softfault::clear::{ClearOrder, Zeroing};
     use std::time::Duration;
 
     /// Two threads halve the time of the table and of clear, and not that of one mutex.
@@ -135,6 +145,7 @@ pub mod tests {
                     System::Softfault(HugetlbLocking::Table) => (200 / job.nr_threads as u64, true),
                     System::Softfault(_) => (180 / job.nr_threads as u64, false),
                     System::Linux => (400 / job.nr_threads as u64, false),
+                    System::WarmClear => (170 / job.nr_threads as u64, false),
                     System::Clear => (160 / job.nr_threads as u64, false),
                 };
                 let locks = Locks { mutexes: 4, acquisitions: 8, contentions: 2, wait_us: 1500.0 };
@@ -142,7 +153,9 @@ pub mod tests {
                 Sampled { job, samples: (1..=3).map(sample).collect() }
             })
             .collect();
-        Report::new(&options, &load, &sampled, None)
+        let way = |near| Way { how: ClearOrder::Hybrid, near, far: Zeroing::Streaming };
+        let limits = vec![(1, way(Zeroing::Stores)), (2, way(Zeroing::Vector))];
+        Report::new(&options, &load, &sampled, &Ways { faults: way(Zeroing::Streaming), limits }, None)
     }
 
     #[test]

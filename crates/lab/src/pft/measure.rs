@@ -14,7 +14,7 @@ use super::write::Write;
 use crate::bench::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, prepare_frames};
 use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
-use softfault::clear::{ClearOrder, ClearTable, Scratch};
+use softfault::clear::{ClearOrder, ClearTable, Scratch, Zeroing};
 use softfault::machine::Machine;
 use softfault::{Access, AddressSpace, MapFlags, Order, Pfn, Prot, Tunables, Vm};
 use softfault_host::Hosted;
@@ -177,10 +177,11 @@ pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError
 
 /// Clearing of huge pages as a fault on their first sub-page does it, and nothing
 /// else.
-pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder) -> Result<Sample, LabError> {
+pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder, ways: (Zeroing, Zeroing)) -> Result<Sample, LabError> {
     let nr = Order::PMD.nr_pages();
     let range = hosted.frames()[0];
-    let scratch = Scratch::new(hosted, range).expect("frames of the machine");
+    let mut scratch = Scratch::new(hosted, range).expect("frames of the machine");
+    scratch.set_large(ways);
     let hosted = scratch.machine();
     let (_, mut rest) = scratch.split_at(u64::from(range.first.0).next_multiple_of(nr) - u64::from(range.first.0));
     // A lock for each, which nobody contends for.

@@ -58,7 +58,7 @@ impl Experiment for Options {
         let config = HostedConfig::default().with_nr_cpus(max_threads);
         let mut hosted = Hosted::new(config.with_arena_bytes(self.arena_bytes(max_threads)).with_huge(true))
             .map_err(|e| LabError::host("the hosted machine", e))?;
-        self.check_zeroing(Ways::of(&hosted))?;
+        self.zeroing.iter().try_for_each(|chosen| chosen.check(Ways::of(&hosted)))?;
         warm(&mut hosted);
         let measured = calibrated(&mut hosted);
         Ok(Bench { arena: Arena::of(hosted), cpus, measured })
@@ -88,7 +88,7 @@ impl Experiment for Options {
             Work::LinuxPopulate => measure::linux_populate(&load),
             Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
             Work::ZeroInBatches => match how {
-                Some(how) => measure::clear(&load, arena.hosted_mut(), how),
+                Some(how) => measure::clear(&load, arena.hosted_mut(), how, measured.large()),
                 None => measure::zero(&load, arena.hosted(), tunables.zero_batch),
             },
         }

@@ -2,13 +2,12 @@
 
 use super::write::Write;
 use crate::bench::{
-    self, AGED_FREE_OF_64, Against, Frames, MAX_THREADS, Need, PAGE_BYTES, Repeated, defaults, parse_fault_locking,
-    parse_gib,
+    self, AGED_FREE_OF_64, Against, Chosen, Frames, MAX_THREADS, Need, PAGE_BYTES, Repeated, defaults,
+    parse_fault_locking, parse_gib, parse_zeroing,
 };
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
 use softfault::FaultLocking;
-use softfault::clear::{Ways, Zeroing};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -118,42 +117,6 @@ pub enum Rss {
     Percpu,
 }
 
-/// How frames are zeroed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Chosen {
-    /// As the library's calibration chooses.
-    Auto,
-    /// As the command line says.
-    Forced(Zeroing),
-}
-
-impl Chosen {
-    /// The word in output and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Chosen::Auto => "auto",
-            Chosen::Forced(way) => way.name(),
-        }
-    }
-    /// The value of the tunable.
-    pub fn tunable(self) -> Option<Zeroing> {
-        match self {
-            Chosen::Auto => None,
-            Chosen::Forced(way) => Some(way),
-        }
-    }
-}
-
-fn parse_zeroing(text: &str) -> Result<Chosen, String> {
-    if text == "auto" {
-        return Ok(Chosen::Auto);
-    }
-    Zeroing::named(text).map(Chosen::Forced).ok_or_else(|| {
-        let names = Zeroing::ALL.map(Zeroing::name);
-        format!("should be one of auto, {}", names.join(", "))
-    })
-}
-
 /// The command line of `softfault pft`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP, mut_args(defaults("3", "2004", "faults per second over threads")))]
@@ -223,15 +186,6 @@ impl Options {
     /// Returns the stores to a page after its fault.
     pub fn written(&self) -> Write {
         Write::or_default(self.write, self.frames)
-    }
-
-    /// Refuses a way of zeroing that this CPU lacks.
-    pub fn check_zeroing(&self, ways: Ways) -> Result<(), LabError> {
-        let is_missing = |chosen: &&Chosen| chosen.tunable().is_some_and(|way| !ways.has(way));
-        let Some(missing) = self.zeroing.iter().find(is_missing) else { return Ok(()) };
-        let names: Vec<&str> = ways.iter().map(Zeroing::name).collect();
-        let wanted = format!("this CPU has no such way: should be one of auto, {}", names.join(", "));
-        Err(LabError::Argument { name: "--zeroing", given: missing.name().into(), wanted })
     }
 
     /// Refuses contradicting arguments; returns the memory of our machine and of Linux's rows.

@@ -112,9 +112,9 @@ fn series(rows: &[Row], then: &[OldRow]) -> Vec<Series> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::Chosen;
     use super::super::plan::Work;
     use super::*;
+    use crate::bench::Chosen;
 
     #[test]
     fn the_keys_and_nothing_else() {

@@ -1,6 +1,7 @@
 //! The rows, and the order in which a repetition runs them.
 
-use super::options::{Chosen, Options};
+use super::options::Options;
+use crate::bench::Chosen;
 use softfault::FaultLocking;
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! From samples to rows: sums, medians, spread, ratios.
 
 use super::measure::Sample;
-use super::options::{Chosen, Options};
+use super::options::Options;
 use super::plan::{Job, Work};
+use crate::bench::Chosen;
 use crate::bench::{Sampled, median, paired, spread};
 use softfault::clear::ClearTable;
 

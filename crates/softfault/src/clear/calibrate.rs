@@ -64,6 +64,12 @@ impl ClearTable {
         Some(self.batch_of(nr_frames)?.best)
     }
 
+    /// The ways for the near and the far part of a large page that serve best; plain stores, and streaming
+    /// ones, if no batch of 64 frames was measured.
+    pub fn large(&self) -> (Zeroing, Zeroing) {
+        self.batch(CHUNK_FRAMES).unwrap_or(BatchPlans::STORES).of_large()
+    }
+
     fn batch_of(&self, nr_frames: u64) -> Option<Batch> {
         self.batches[BATCHES.iter().position(|nr| *nr == nr_frames)?]
     }
@@ -94,7 +100,7 @@ pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
         *batch = Some(measured_batch(&mut walk, nr));
     }
     // Large pages are cleared in parts, by the ways that serve such best.
-    walk.scratch.set_large(table.batch(CHUNK_FRAMES).unwrap_or(BatchPlans::STORES));
+    walk.scratch.set_large(table.large());
     for size in 1..NR_SIZES {
         let order = Order(size as u8);
         if order.nr_pages() <= nr_frames {

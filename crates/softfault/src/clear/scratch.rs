@@ -1,6 +1,6 @@
 //! Frames of a machine that belong to no [`Vm`](crate::Vm), for measurements of clearing.
 
-use super::{BatchPlan, BatchPlans, By, ClearOrder, Poisoned, Ways, clear_folio, copy_folio, zero_batch};
+use super::{BatchPlan, BatchPlans, By, ClearOrder, Poisoned, Ways, Zeroing, clear_folio, copy_folio, zero_batch};
 use crate::addr::{Order, Pfn};
 use crate::machine::FrameRange;
 use crate::machine::Machine;
@@ -36,9 +36,11 @@ impl<'m, M: Machine> Scratch<'m, M> {
         self.by.ways
     }
 
-    /// Sets the ways in which large pages are cleared: those that these plans have for parts.
-    pub(super) fn set_large(&mut self, plans: BatchPlans) {
-        (self.by.near, self.by.far) = plans.of_large();
+    /// Sets the ways for the near and the far part of large pages, as [`ClearTable::large`](super::ClearTable::large) has
+    /// them; until then they are those of a [`Vm`](crate::Vm) that was told of no calibration. A way that this CPU lacks becomes
+    /// plain stores.
+    pub fn set_large(&mut self, (near, far): (Zeroing, Zeroing)) {
+        (self.by.near, self.by.far) = (near, far);
     }
 
     /// The frames.
@@ -112,5 +114,28 @@ impl<'m, M: Machine> Scratch<'m, M> {
         let is_inside = end.is_some_and(|end| end <= self.range.nr_frames);
         assert!(is_inside, "{order:?} at frame {at}: should lie in the {} frames of it", self.range.nr_frames);
         Pfn(self.range.first.0 + at as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clear::ClearTable;
+    use crate::testing::vm;
+    use crate::tunables::Tunables;
+
+    #[test]
+    fn a_scratch_clears_as_faults_do_after_the_same_calibration() {
+        let plan = BatchPlan { nr_near: 1, near: Zeroing::Vector, far: Zeroing::Clzero };
+        for table in [ClearTable::default(), ClearTable::default().with_batches(BatchPlans::same(plan))] {
+            let vm = vm(64, Tunables::default());
+            vm.set_zeroing(&table);
+            let of_faults = (vm.clear_by().near, vm.clear_by().far);
+            let mut machine = vm.into_machine();
+            let range = machine.frames()[0];
+            let mut scratch = Scratch::new(&mut machine, range).unwrap();
+            scratch.set_large(table.large());
+            assert_eq!((scratch.by.near, scratch.by.far), of_faults);
+        }
     }
 }

@@ -67,7 +67,8 @@ impl ClearOrder {
             ClearOrder::Hybrid => {
                 let warm = around(WARM_RADIUS);
                 let (right, left) = (Run::forward(warm.end..nr_subpages), Run::forward(0..warm.start));
-                Plan::of(target, [right.past_caches(), left.past_caches(), Run::EMPTY]).then_converge(warm)
+                let far = Plan::of(target, [right.past_caches(), left.past_caches(), Run::EMPTY]);
+                Plan { near: warm.clone(), ..far }.then_converge(warm)
             }
         }
     }
@@ -123,6 +124,7 @@ impl Run {
 #[derive(Clone, Debug)]
 pub struct Plan {
     target: u64,
+    near: Range<u64>,
     runs: [Run; 3],
     next_run: usize,
     /// `nr_pairs` pairs inwards from both ends of this window follow the runs.
@@ -134,16 +136,20 @@ pub struct Plan {
 
 impl Plan {
     fn of(target: u64, runs: [Run; 3]) -> Plan {
-        Plan { target, runs, next_run: 0, window_start: 0, nr_pairs: 0, next_step: 0 }
+        Plan { target, near: 0..0, runs, next_run: 0, window_start: 0, nr_pairs: 0, next_step: 0 }
     }
 
     /// Index of the sub-page that is needed first.
     pub fn target(&self) -> u64 {
         self.target
     }
-    /// Whether some of it passes the caches.
-    pub fn is_streaming(&self) -> bool {
-        self.runs.iter().any(|run| run.is_streaming && run.count > 0)
+    /// How many sub-pages pass the caches.
+    pub fn nr_streaming(&self) -> u64 {
+        self.runs.iter().filter(|run| run.is_streaming).map(|run| run.count).sum()
+    }
+    /// The sub-pages after those that pass the caches, which are adjacent; none without such.
+    pub fn near(&self) -> Range<u64> {
+        self.near.clone()
     }
 
     /// The order of 2017 for the sub-pages `range`, which comes last; uses the
