@@ -82,6 +82,8 @@ mod tests {
         let most = |nr| called(nr, 100).into_iter().map(|lines| lines.count()).max().unwrap() as u64;
         assert!(most(512) <= STREAMED_FRAMES * LEAST_LINES, "as many as a CPU waits for at once");
         assert!(most(1 << 18) <= STREAMED_FRAMES * LEAST_LINES);
+        // Where few sub-pages are far, evenly: 17 near ones beside 111.
+        assert!(most(128) <= STREAMED_FRAMES * 10, "{}", most(128));
         let nr_early = called(1 << 18, 100).iter().take_while(|lines| lines.is_empty()).count() as u64;
         assert!(nr_early * STREAMED_FRAMES > (1 << 18) - 1024, "{nr_early} pieces without any");
     }
