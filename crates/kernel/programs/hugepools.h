@@ -66,8 +66,9 @@ static void pool_files(void) {
 
 /* A reservation is kept, what cannot be promised is refused, surplus pages come and go. */
 static void pool_mappings(void) {
-    char *p = map_huge(-1, 2, SHARED_HUGE, 0);
+    char *p = map_huge(-1, 2, SHARED_HUGE | MAP_SHARED_VALIDATE, 0);
     CHECK(p != MAP_FAILED && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));
+    CHECK(map_huge(-1, 1, SHARED_HUGE | MAP_SHARED_VALIDATE | MAP_SYNC, 0) == MAP_FAILED && errno == EOPNOTSUPP);
     CHECK(map_huge(-1, 3, SHARED_HUGE, 0) == MAP_FAILED && errno == ENOMEM && pool_is(4, 4, 2, 0));
     CHECK(map_huge(-1, 1, SHARED_HUGE | 22 << LOG_SHIFT, 0) == MAP_FAILED && errno == EINVAL);
     CHECK(map_huge(-1, 1, SHARED_HUGE | 30 << LOG_SHIFT, 0) == MAP_FAILED && errno == ENOMEM);
@@ -144,6 +145,12 @@ static void pool_file(void) {
     CHECK(map_huge(fd, 1, MAP_SHARED, PAGE) == MAP_FAILED && errno == EINVAL);
     CHECK(map_huge(fd, 5, MAP_SHARED, 0) == MAP_FAILED && errno == ENOMEM);
     CHECK(fstat(fd, &about) == 0 && about.st_size == 0 && pool_is(4, 4, 0, 0));
+    /* What is refused ends no claim beyond the end. */
+    char *far = mmap(0, 2 * HUGE, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(far != MAP_FAILED && pool_is(4, 4, 2, 0) && map_huge(fd, 5, MAP_SHARED, 0) == MAP_FAILED && errno == ENOMEM);
+    CHECK(fallocate(fd, 0, 0, 5 * HUGE) == -1 && errno == ENOSPC && pool_is(4, 4, 2, 0));
+    CHECK(fstat(fd, &about) == 0 && about.st_size == 0 && munmap(far, 2 * HUGE) == 0);
+    CHECK(ftruncate(fd, 2 * HUGE) == 0 && ftruncate(fd, 0) == 0 && pool_is(4, 4, 0, 0));
     /* Less than a page is a page. */
     char *p = mmap(0, 2 * HUGE - PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_HUGETLB, fd, 0);
     CHECK(p != MAP_FAILED && (long)p % HUGE == 0 && pool_is(4, 4, 2, 0));

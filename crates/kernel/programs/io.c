@@ -418,6 +418,8 @@ static void limited(void) {
     SAY(ftruncate(file, 5001));
     SAY(ftruncate(file, 5000));
     SAY(ftruncate(file, 10));
+    SAY(fallocate(file, 0, 4000, 1001));
+    SAY(fallocate(file, 0, 4000, 1000));
     SAY(setrlimit(RLIMIT_FSIZE, &before));
     SAY(close(file));
 }

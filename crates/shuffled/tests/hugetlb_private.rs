@@ -25,7 +25,8 @@ type Object = SharedObject<'static, Machine>;
 /// another one drops it: all are served.
 #[test]
 fn the_last_private_page() {
-    for (nr_cpus, locking) in (2..=8).flat_map(|nr| HugetlbLocking::ALL.map(|locking| (nr, locking))) {
+    for (nr_stores, locking) in (2..=8).flat_map(|nr| HugetlbLocking::ALL.map(|locking| (nr, locking))) {
+        let nr_cpus = nr_stores + 1;
         shuffled(20, move || {
             let vm = vm(nr_cpus, NR_FRAMES, Tunables::default().with_hugetlb_locking(locking));
             assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
@@ -45,6 +46,38 @@ fn the_last_private_page() {
             vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
             space.munmap(AT, HUGE).unwrap();
             assert_eq!(free(vm), (1, 1, 0));
+        });
+    }
+}
+
+/// H1, H3: a mix. CPUs store to a file and to private copies of it, each discipline, while a hole is punched: the pool has a page
+/// for the file and one for the copy, and all are served.
+#[test]
+fn the_last_pages_of_a_file_and_its_copy() {
+    for (nr_stores, locking) in (2..=6).flat_map(|nr| HugetlbLocking::ALL.map(|locking| (nr, locking))) {
+        shuffled(20, move || {
+            let vm = vm(nr_stores + 1, NR_FRAMES, Tunables::default().with_hugetlb_locking(locking));
+            assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+            let object: &'static Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+            let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+            let has_claims = shuttle::rand::thread_rng().gen_bool(0.5);
+            let more = MapFlags::FIXED | if has_claims { MapFlags::empty() } else { MapFlags::NORESERVE };
+            for (at, kind) in [(AT, MapFlags::SHARED), (AT + 4 * HUGE, MapFlags::PRIVATE)] {
+                space.mmap_object(at, HUGE, RW, kind | more, ObjectPart::new(object)).unwrap();
+            }
+            let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(move || object.discard(0..512))];
+            for cpu in 0..nr_stores as u64 {
+                actors.push(Box::new(move || {
+                    let active = space.activate();
+                    access(space, vm, AT + cpu % 2 * 4 * HUGE + cpu * 4096, Some(7)).unwrap();
+                    drop(active);
+                }));
+            }
+            run(nr_stores + 1, actors);
+            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            space.munmap(AT + 4 * HUGE, HUGE).unwrap();
+            object.discard(0..512);
+            assert_eq!(free(vm), (2, 2, 0));
         });
     }
 }

@@ -214,6 +214,11 @@ impl ObjectPages {
     /// All that there can be.
     pub const ALL: ObjectPages = ObjectPages { start: 0, end: u64::MAX };
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
     /// Those that an object of `nr_pages` has.
     pub(crate) fn below(&self, nr_pages: u64) -> ObjectPages {
         ObjectPages::from(self.start..self.end.min(nr_pages))

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! H1   all fault at once, while the page is missing                      every one gets it; a hole is punched
+//!      through a shared mapping, a private one, or half of them each: then the pool has a page for the file and one for the copy
 //! H2   all but two fault; one removes the mapping's entries, one asks for the page
 //!                                                                        no fault is refused, no mapping is granted
 //! ```
-//! In H1 the mapping has its reservation in every second round. In H2 it has it always, and in every second round the page is there
+//! In H1 mappings have their reservations in every second round. In H2 it has it always, and in every second round the page is there
 //! before: only entries go, but those of a private mapping go with their page.
 //! After each round the pool's counts are exact.
 
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 1 << 32;
+/// The private mapping of the file.
+const COPY_AT: u64 = AT + 8 * HUGE;
 const RW: Prot = Prot::READ.union(Prot::WRITE);
 const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
 const POOL: MapFlags = MapFlags::ANONYMOUS.union(MapFlags::HUGETLB);
@@ -31,6 +34,10 @@ const PRIVATE: MapFlags = MapFlags::PRIVATE.union(POOL);
 pub enum Case {
     /// All fault at once.
     H1,
+    /// The same in a private mapping.
+    H1Private,
+    /// The same, every second one in a private mapping of the file.
+    H1Mix,
     /// The page goes under them, and another one wants it.
     H2,
     /// The same with private mappings.
@@ -39,7 +46,16 @@ pub enum Case {
 
 impl Case {
     /// All of them.
-    pub const ALL: [Case; 3] = [Case::H1, Case::H2, Case::H2Private];
+    pub const ALL: [Case; 5] = [Case::H1, Case::H1Private, Case::H1Mix, Case::H2, Case::H2Private];
+
+    /// Pages of the pool.
+    const fn nr_pages(self) -> u64 {
+        if matches!(self, Case::H1Mix) { 2 } else { 1 }
+    }
+
+    const fn is_h1(self) -> bool {
+        matches!(self, Case::H1 | Case::H1Private | Case::H1Mix)
+    }
 }
 
 /// Counts of the rounds that were played.
@@ -98,7 +114,7 @@ pub fn play(case: Case, locking: HugetlbLocking, nr_cpus: usize, nr_rounds: u64)
     let hosted = Hosted::<X86_64>::with_format(config).map_err(|e| e.to_string())?;
     let vm = Vm::new(hosted, Tunables::default().with_hugetlb_locking(locking)).map_err(|e| e.to_string())?;
     let cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-    vm.set_nr_hugepages(Order::PMD, 1).map_err(|e| e.to_string())?;
+    vm.set_nr_hugepages(Order::PMD, case.nr_pages()).map_err(|e| e.to_string())?;
     let (space, object) = (vm.new_space(), vm.new_hugetlb_object(HUGE, Order::PMD));
     let (space, object) = (space.map_err(|e| e.to_string())?, object.map_err(|e| e.to_string())?);
     drop(cpu);
@@ -127,7 +143,7 @@ pub fn play(case: Case, locking: HugetlbLocking, nr_cpus: usize, nr_rounds: u64)
     }
     drop((object, space));
     let (counts, stat) = (vm.hugetlb_counts(Order::PMD).map_err(|e| e.to_string())?, vm.hugetlb_lock_stat());
-    let is_whole = (counts.nr, counts.free, counts.reserved) == (1, 1, 0);
+    let is_whole = (counts.nr, counts.free, counts.reserved) == (case.nr_pages(), case.nr_pages(), 0);
     vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).map_err(|e| e.to_string())?;
     if !is_whole {
         return Err(format!("H9: {counts:?} in the end"));
@@ -151,7 +167,8 @@ impl Rounds<'_> {
                 _ => {
                     let running = guard.enter(self.space).expect("this CPU runs no other space");
                     let page = (cpu as u64 * 37 + round) % 512;
-                    match running.store(AT + page * 4096 + cpu as u64, &[1u8]) {
+                    let at = if self.case == Case::H1Mix && cpu % 2 == 1 { COPY_AT } else { AT };
+                    match running.store(at + page * 4096 + cpu as u64, &[1u8]) {
                         Ok(()) => _ = self.nr_stores.fetch_add(1, SeqCst),
                         Err(error) => self.report(format!("round {round}, CPU {cpu}: {error}")),
                     }
@@ -186,11 +203,17 @@ impl Rounds<'_> {
     }
 
     fn prepare(&self, round: u64) {
-        if self.case == Case::H2Private {
-            return self.prepare_private(round);
-        }
-        let has_reservation = self.case == Case::H2 || round.is_multiple_of(2);
+        let has_reservation = !self.case.is_h1() || round.is_multiple_of(2);
         let more = if has_reservation { MapFlags::empty() } else { MapFlags::NORESERVE };
+        if matches!(self.case, Case::H1Private | Case::H2Private) {
+            return self.prepare_private(round, more);
+        }
+        let private = MapFlags::PRIVATE | MapFlags::FIXED | more;
+        if self.case == Case::H1Mix
+            && let Err(error) = self.space.mmap_object(COPY_AT, HUGE, RW, private, ObjectPart::new(self.object))
+        {
+            self.report(format!("round {round}: {error}"));
+        }
         if let Err(error) = self.space.mmap_object(AT, HUGE, RW, SHARED | more, ObjectPart::new(self.object)) {
             self.report(format!("round {round}: {error}"));
         }
@@ -201,11 +224,12 @@ impl Rounds<'_> {
         }
     }
 
-    fn prepare_private(&self, round: u64) {
-        if let Err(error) = self.space.mmap(AT, HUGE, RW, PRIVATE | MapFlags::FIXED) {
+    fn prepare_private(&self, round: u64, more: MapFlags) {
+        if let Err(error) = self.space.mmap(AT, HUGE, RW, PRIVATE | MapFlags::FIXED | more) {
             self.report(format!("round {round}: {error}"));
         }
-        if round.is_multiple_of(2)
+        if self.case == Case::H2Private
+            && round.is_multiple_of(2)
             && let Err(error) = self.space.write(AT, &[1])
         {
             self.report(format!("round {round}: {error}"));
@@ -232,13 +256,18 @@ impl Rounds<'_> {
     }
 
     fn clear_up(&self, round: u64) {
-        if self.case == Case::H2Private {
-            let unmapped = self.space.munmap(AT, HUGE);
+        let private = match self.case {
+            Case::H1Private | Case::H2Private => Some(AT),
+            Case::H1Mix => Some(COPY_AT),
+            Case::H1 | Case::H2 => None,
+        };
+        if let Some(at) = private {
+            let unmapped = self.space.munmap(at, HUGE);
             unmapped.unwrap_or_else(|error| self.report(format!("round {round}: {error}")));
         }
         self.object.discard(0..512);
         match self.vm.hugetlb_counts(Order::PMD) {
-            Ok(counts) if (counts.nr, counts.free, counts.reserved) == (1, 1, 0) => {}
+            Ok(counts) if (counts.free, counts.reserved) == (self.case.nr_pages(), 0) => {}
             counts => self.report(format!("round {round}: {counts:?} after the hole")),
         }
     }
@@ -252,7 +281,9 @@ mod tests {
     fn some_rounds_of_each_case() {
         for locking in HugetlbLocking::ALL {
             let of = |case| play(case, locking, 4, 12).unwrap();
-            assert_eq!(of(Case::H1).nr_stores, 4 * 12);
+            for case in [Case::H1, Case::H1Private, Case::H1Mix] {
+                assert_eq!(of(case).nr_stores, 4 * 12, "{case:?}");
+            }
             for case in [Case::H2, Case::H2Private] {
                 let played = of(case);
                 assert_eq!((played.nr_stores, played.nr_refused), (2 * 12, 4 * 12));

@@ -276,9 +276,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     pub fn allocate(&self, pages: impl Into<ObjectPages>) -> Result<(), ObjectWriteError> {
         self.vm.call();
         self.may_be_written()?;
-        let (pages, order) = (pages.into(), self.vm.object_orders(self.id).least());
+        let pages: ObjectPages = pages.into();
+        let (pages, order) = (pages.below(self.vm.object_nr_pages(self.id)), self.vm.object_orders(self.id).least());
         let mut pace = Pace::new(&self.vm.machine);
-        let mut index = around(pages.start, order).start;
+        let mut index = if pages.is_empty() { pages.end } else { around(pages.start, order).start };
         while index < pages.end.min(self.vm.object_nr_pages(self.id)) {
             pace.step();
             self.with_frame(index, &mut |_| ())?;

@@ -3,7 +3,7 @@
 use super::common::objects::{bytes, whole};
 use super::common::*;
 use super::{ANON, AT, HUGE, counts, free, map, object, with_pool};
-use softfault::{Errno, HugetlbError, MapFlags, Order};
+use softfault::{Errno, HugetlbError, MapFlags, MmapError, Order};
 
 /// fallocate(2): the pages that are missing, with reservations or without, and what was there stays.
 #[test]
@@ -57,6 +57,44 @@ fn pages_are_reserved_without_a_mapping() {
             assert!(k > 0 || nr == 0, "a node is missing");
             check(w.vm, &[w.space]);
         }
+    });
+}
+
+/// A mapping that makes the object larger, and pages that do: refused, they end no claim beyond the end.
+#[test]
+fn an_object_grows_with_what_is_granted() {
+    with_pool(1, 4, |w| {
+        let shared = object(w, 0);
+        map(w, AT, 2, &shared, 0, MapFlags::empty()).unwrap();
+        assert_eq!((free(w), shared.size_bytes()), ((4, 2), 0));
+        let grown = |nr: u64, more: MapFlags| {
+            let flags = MapFlags::SHARED | MapFlags::FIXED | more;
+            w.space.mmap_object(AT + 8 * HUGE, nr * HUGE, RW, flags, whole(&shared).with_grows(true))
+        };
+        assert_eq!(grown(5, MapFlags::empty()), Err(MmapError::NoHugePages));
+        assert_eq!((free(w), shared.size_bytes()), ((4, 2), 0), "a refused mapping");
+        assert_eq!(shared.extend(0..5 * 512), Err(HugetlbError::NoHugePages));
+        assert_eq!((free(w), shared.size_bytes()), ((4, 2), 0), "refused pages");
+        assert!(grown(3, MapFlags::POPULATE).is_ok());
+        assert_eq!((free(w), shared.size_bytes()), ((1, 0), 3 * HUGE), "populated after it has grown");
+        assert!(grown(1, MapFlags::empty()).is_ok());
+        assert_eq!(shared.size_bytes(), 3 * HUGE, "never smaller");
+        assert_eq!((shared.extend(1024..2048), free(w), shared.size_bytes()), (Ok(()), (0, 0), 4 * HUGE));
+        assert_eq!((shared.extend(0..512), shared.size_bytes()), (Ok(()), 4 * HUGE));
+        shared.set_size_bytes(0);
+        for k in 0..6 {
+            w.vm.fail_allocation(Some(k));
+            let done = shared.extend(2048..2560);
+            w.vm.fail_allocation(None);
+            let size = if done.is_ok() { 5 * HUGE } else { 0 };
+            assert_eq!((shared.size_bytes(), free(w)), (size, if size == 0 { (4, 0) } else { (3, 0) }), "{k}");
+            shared.set_size_bytes(0);
+        }
+        let small = w.vm.new_shared_object(PAGE).unwrap();
+        assert_eq!(small.extend(0..512), Err(HugetlbError::NotHugetlb));
+        let far = u64::MAX - 1..u64::MAX;
+        let (extended, reserved) = (shared.extend(far.clone()), shared.reserve(far.clone()));
+        assert_eq!((extended, reserved, shared.allocate(far)), (Ok(()), Ok(()), Ok(())), "nothing lies there");
     });
 }
 

@@ -205,6 +205,7 @@ calls! {
     No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);
     No "SharedObject::restore_tail_descs": |s| _ = s.object.restore_tail_descs(0);
     No "SharedObject::allocate": |s| _ = s.object.allocate(0..3);
+    No "SharedObject::extend": |s| _ = s.object.extend(0..3);
     No "SharedObject::reserve": |s| _ = s.object.reserve(0..3);
     No "SharedObject::zero": |s| _ = s.object.zero(5..3 * PAGE + 5);
     No "SharedObject::nr_swapped_pages": |s| _ = s.object.nr_swapped_pages();

@@ -229,20 +229,18 @@ impl Writer<'_> {
         }
         Ok(())
     }
-    /// Provides the huge pages that are missing there, and makes the file as large as they reach, unless its size is
-    /// to stay: then only those below it. Pages that came before one is refused stay.
+    /// Provides the huge pages that are missing there, and makes the file as large as they reach: all, or none. If its size is
+    /// to stay, only those below it; pages that came before one is refused stay then.
     pub fn allocate(&self, start: u64, end: u64, keep_size: bool) -> errno::Result<()> {
         let (object, page) = (self.object()?, self.content.page_bytes());
         // Less than a page is left at the end of all offsets: no file has it.
         let end = end.checked_next_multiple_of(page).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
-        let before = object.size_bytes();
-        if end > before && !keep_size {
-            object.set_size_bytes(end);
+        let pages = start / PAGE_BYTES..end / PAGE_BYTES;
+        if end > object.size_bytes() && !keep_size {
+            // As Linux: no page is no space.
+            return object.extend(pages).map_err(|_| Errno::ENOSPC);
         }
-        object.allocate(start / PAGE_BYTES..end / PAGE_BYTES).map_err(|e| {
-            object.set_size_bytes(before);
-            e.errno()
-        })
+        object.allocate(pages).map_err(|e| e.errno())
     }
     /// Makes the bytes read as zero; whole pages are given back.
     pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {

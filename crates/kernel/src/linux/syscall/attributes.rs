@@ -219,6 +219,10 @@ pub fn fallocate(call: &mut Call) -> errno::Result {
     let writer = content.writer();
     let size = content.size_bytes();
     const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    // As Linux: whether the size would change or not.
+    if end > size && matches!(mode, 0 | FALLOC_FL_KEEP_SIZE) {
+        super::transfer::room_below_limit(call, end - 1, 1)?;
+    }
     match mode {
         // As Linux: whether the size would change or not.
         0 | FALLOC_FL_KEEP_SIZE if end > size && writer.seals().contains(Seals::GROW) => return Err(Errno::EPERM),

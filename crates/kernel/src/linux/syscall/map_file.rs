@@ -11,7 +11,9 @@ use softfault::{MapFlags, MapType, ObjectPart, Prot};
 const PAGE_BYTES: u64 = 4096;
 /// The flags that MAP_SHARED_VALIDATE accepts: all older ones.
 const VALID: MapFlags = MapFlags::SHARED_VALIDATE
+    .union(MapFlags::ANONYMOUS)
     .union(MapFlags::FIXED)
+    .union(MapFlags::HUGETLB)
     .union(MapFlags::DENYWRITE)
     .union(MapFlags::EXECUTABLE)
     .union(MapFlags::GROWSDOWN)
@@ -35,6 +37,15 @@ pub struct Asked {
     pub offset_bytes: u64,
 }
 
+/// The flags of a mapping of a file: MAP_SHARED_VALIDATE is MAP_SHARED, if all of them are known.
+pub fn known(flags: MapFlags) -> errno::Result<MapFlags> {
+    match flags.map_type() {
+        MapType::SharedValidate if !VALID.contains(flags) => Err(Errno::EOPNOTSUPP),
+        MapType::SharedValidate => Ok((flags - MapFlags::TYPE) | MapFlags::SHARED),
+        _ => Ok(flags),
+    }
+}
+
 /// The mapping that the call asks for, of `open`.
 pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     let &Asked { addr, len, prot, flags, offset_bytes } = asked;
@@ -56,18 +67,15 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     if (offset_bytes >> 12) + len.div_ceil(PAGE_BYTES) > most >> 12 {
         return Err(Errno::EOVERFLOW);
     }
+    let flags = known(flags)?;
     let is_shared = match flags.map_type() {
         MapType::Shared => true,
-        MapType::SharedValidate if !VALID.contains(flags) => return Err(Errno::EOPNOTSUPP),
-        MapType::SharedValidate => true,
         MapType::Private => false,
         _ => return Err(Errno::EINVAL),
     };
     if !open.may_read() || is_shared && prot.contains(Prot::WRITE) && !open.may_write() {
         return Err(Errno::EACCES);
     }
-    let kind = if is_shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
-    let flags = (flags - MapFlags::TYPE) | kind;
     // Of a file of huge pages the flag says nothing more.
     let flags = flags - MapFlags::HUGETLB;
     let asked = &Asked { flags, len, ..*asked };
@@ -102,9 +110,8 @@ fn map_shared(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let may_write = open.may_write() && !is_sealed;
     let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes).with_may_write(may_write);
-    grow_and_map(&object, end_of(open, asked, &writer)?, || {
-        to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
-    })
+    let part = part.with_grows(grows(open, asked, &writer)?);
+    to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
 }
 
 /// The file itself, until the program writes to a page. No seal forbids that.
@@ -112,32 +119,16 @@ fn map_private(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     let &Asked { addr, len, prot, flags, offset_bytes } = asked;
     let object = open.object()?;
     let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes);
-    let map = || to_errno!(call.space().mmap_object(addr, len, prot, flags, part));
-    if open.inode.content()?.huge_order().is_none() {
-        return map();
-    }
-    let writer = open.inode.content()?.writer();
-    grow_and_map(&object, end_of(open, asked, &writer)?, map)
-}
-
-/// How large the file has to be for the mapping: as hugetlbfs has it, and 0 elsewhere. A seal keeps the size as it is.
-fn end_of(open: &Open, asked: &Asked, writer: &Writer<'_>) -> errno::Result<u64> {
     let content = open.inode.content()?;
-    let grows = content.huge_order().is_some() && asked.prot.contains(Prot::WRITE);
-    let fits = asked.offset_bytes.is_multiple_of(content.page_bytes()) && !writer.seals().contains(Seals::GROW);
-    Ok(if grows && fits { asked.offset_bytes + asked.len } else { 0 })
+    let writer = content.huge_order().map(|_| content.writer());
+    let grows = writer.as_ref().map_or(Ok(false), |writer| grows(open, asked, writer))?;
+    to_errno!(call.space().mmap_object(addr, len, prot, flags, part.with_grows(grows)))
 }
 
-/// The mapping that `map` makes, of a file that becomes `end` bytes large with it, if it is smaller: as hugetlbfs does
-/// for mappings that may be written. The caller is the file's writer.
-fn grow_and_map(object: &mm::Object, end: u64, map: impl FnOnce() -> errno::Result) -> errno::Result {
-    let before = object.size_bytes();
-    if end > before {
-        object.set_size_bytes(end);
-    }
-    map().inspect_err(|_| {
-        if end > before {
-            object.set_size_bytes(before);
-        }
-    })
+/// Whether the file becomes as large as the mapping reaches: as hugetlbfs does for mappings that may be written. A seal keeps the
+/// size as it is.
+fn grows(open: &Open, asked: &Asked, writer: &Writer<'_>) -> errno::Result<bool> {
+    let content = open.inode.content()?;
+    let is_huge = content.huge_order().is_some() && asked.prot.contains(Prot::WRITE);
+    Ok(is_huge && !writer.seals().contains(Seals::GROW))
 }

@@ -18,6 +18,8 @@ pub fn mmap(call: &mut Call) -> errno::Result {
     }
     let (prot, flags) = (Prot::from_linux(prot), MapFlags::from_linux(flags));
     let at = if flags.contains(MapFlags::ANONYMOUS) {
+        // Huge pages are those of a file without a name.
+        let flags = if flags.contains(MapFlags::HUGETLB) { map_file::known(flags)? } else { flags };
         to_errno!(call.space().mmap(addr, len, prot, flags))
     } else {
         let open = call.process.files.lock().get(file as u32)?;

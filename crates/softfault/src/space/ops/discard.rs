@@ -43,10 +43,7 @@ impl<M: Machine> Vm<M> {
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
         if size_bytes > old_bytes {
-            // A mapping may have written past the old end, in its last page.
-            self.zero_to_the_end(id, old_bytes);
-            self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
-            data.size_bytes.store(size_bytes, Ordering::Release);
+            self.grow_from(id, old_bytes, size_bytes);
         } else if size_bytes < old_bytes {
             data.size_bytes.store(size_bytes, Ordering::Release);
             // After the size, before the walk over mappings: see `fork`.
@@ -65,6 +62,25 @@ impl<M: Machine> Vm<M> {
                 self.drop_copies(id, beyond);
             }
         }
+    }
+
+    /// Makes the object that large, unless it is larger.
+    pub(crate) fn object_grow(&self, id: ObjectId, size_bytes: u64) {
+        self.assert_outside();
+        let data = self.object(id);
+        let _resize = lock_word(&data.resize, &self.machine);
+        let old_bytes = data.size_bytes.get();
+        if size_bytes > old_bytes && self.foreign_frames_of(id).is_none() {
+            self.grow_from(id, old_bytes, size_bytes.min(MAX_OBJECT_BYTES));
+        }
+    }
+
+    /// Makes the object larger. The caller holds `resize`.
+    fn grow_from(&self, id: ObjectId, old_bytes: u64, size_bytes: u64) {
+        // A mapping may have written past the old end, in its last page.
+        self.zero_to_the_end(id, old_bytes);
+        self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
+        self.object(id).size_bytes.store(size_bytes, Ordering::Release);
     }
 
     /// Takes `resize`. A smaller size waits for forks that another one has made copy again: then they end.

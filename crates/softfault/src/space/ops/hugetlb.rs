@@ -23,8 +23,9 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::policy::folio::FolioOrders;
 use crate::source::handle::SharedObject;
-use crate::source::object::{NewObject, PagesFrom};
+use crate::source::object::{MAX_OBJECT_BYTES, NewObject, PagesFrom};
 use crate::source::reserved::ReserveRefusal;
+use crate::source::write_error::ObjectWriteError;
 use crate::space::Vm;
 use crate::space::edit::Nodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
@@ -260,9 +261,42 @@ impl<M: Machine> SharedObject<'_, M> {
     /// In a callback ([`Machine`]).
     pub fn reserve(&self, pages: impl Into<ObjectPages>) -> Result<(), HugetlbError> {
         self.vm.call();
-        let pool = self.vm.object_pool(self.id).ok_or(HugetlbError::NotHugetlb)?;
         let pages: ObjectPages = pages.into();
-        let pages = ObjectPages { end: pages.end.min(self.vm.object_nr_pages(self.id)), ..pages };
+        self.reserve_all(pages.below(self.vm.object_nr_pages(self.id)))
+    }
+
+    /// Provides the missing ones of these huge pages, all or none, and makes the object as large as they reach: fallocate(2). Claims
+    /// come first, so that a refusal shows nobody a larger object, and ends no reservation beyond its end.
+    ///
+    /// # Errors
+    ///
+    /// [`HugetlbError`]; nothing has changed.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    ///
+    /// Source: fallocate(2).
+    pub fn extend(&self, pages: impl Into<ObjectPages>) -> Result<(), HugetlbError> {
+        self.vm.call();
+        let pages = pages.into().below(MAX_OBJECT_BYTES / PAGE_SIZE);
+        self.reserve_all(pages)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
+        self.vm.object_grow(self.id, pages.end * PAGE_SIZE);
+        self.allocate(pages).map_err(|refused| match refused {
+            ObjectWriteError::OutOfFrames(refused) => HugetlbError::OutOfFrames(refused),
+            // Each page has its claim.
+            _ => HugetlbError::NoHugePages,
+        })
+    }
+
+    fn reserve_all(&self, pages: ObjectPages) -> Result<(), HugetlbError> {
+        let pool = self.vm.object_pool(self.id).ok_or(HugetlbError::NotHugetlb)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
         let get = &mut |source: &Source<'_, M>| match self
             .vm
             .reserve_pages((self.id, pool), pages, &mut || source.frame(Fill::Fixed))

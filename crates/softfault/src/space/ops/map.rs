@@ -24,6 +24,8 @@ pub(crate) struct Given {
     object: ObjectId,
     pgoff: u64,
     flags: VmaFlags,
+    /// The least size of the object, in bytes, once it is mapped.
+    least_bytes: u64,
 }
 
 /// The state of the range of a new mapping.
@@ -99,7 +101,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if offset_bytes.checked_add(page_align(len)).is_none() {
             return Err(MmapError::OffsetOverflow);
         }
-        let given = Given { object: ObjectId::NONE, pgoff: offset_bytes / PAGE_SIZE, flags: VmaFlags::FILE };
+        let given =
+            Given { object: ObjectId::NONE, pgoff: offset_bytes / PAGE_SIZE, flags: VmaFlags::FILE, least_bytes: 0 };
         self.map_checked(addr, len, prot, flags, Some(given))
     }
 
@@ -166,6 +169,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 () if may_write => tracked,
                 () => VmaFlags::NEVERWRITE.union(tracked),
             },
+            least_bytes: if part.grows { part.offset_bytes + len } else { 0 },
         };
         self.map_checked(addr, len, prot, flags, Some(given))
     }
@@ -193,6 +197,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let nr_pages = len / PAGE_SIZE;
         let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
+        // After the claims: a refused mapping must not end those of others beyond the size, nor show anybody a larger one.
+        if let Some(given) = given.filter(|given| given.least_bytes > 0) {
+            self.vm.object_grow(given.object, given.least_bytes);
+        }
         let is_locked = flags.contains(MapFlags::LOCKED) || !self.future_locks().is_empty();
         // As Linux: the mapping stays even if populating it fails.
         match flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) {

@@ -12,12 +12,14 @@ pub struct ObjectPart<'a, 'vm, M: Machine> {
     pub offset_bytes: u64,
     /// Whether the mapping may be writable, now or by a later mprotect(2).
     pub may_write: bool,
+    /// Whether the object becomes as large as the part reaches, once it is mapped: as a file of hugetlbfs does.
+    pub grows: bool,
 }
 
 impl<'a, 'vm, M: Machine> ObjectPart<'a, 'vm, M> {
     /// The object from its beginning, for mappings that may be writable.
     pub const fn new(object: &'a SharedObject<'vm, M>) -> Self {
-        ObjectPart { object, offset_bytes: 0, may_write: true }
+        ObjectPart { object, offset_bytes: 0, may_write: true, grows: false }
     }
     /// The same with another [`offset_bytes`](ObjectPart::offset_bytes).
     #[must_use]
@@ -28,5 +30,11 @@ impl<'a, 'vm, M: Machine> ObjectPart<'a, 'vm, M> {
     #[must_use]
     pub const fn with_may_write(self, may_write: bool) -> Self {
         ObjectPart { may_write, ..self }
+    }
+    /// The same with another [`grows`](ObjectPart::grows). A refused mapping leaves the size as it was. Others that touch the
+    /// new pages before mmap(2) returns may still find them beyond the end.
+    #[must_use]
+    pub const fn with_grows(self, grows: bool) -> Self {
+        ObjectPart { grows, ..self }
     }
 }
