@@ -186,10 +186,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let fixed = flags.is_fixed();
         let len = page_align(len);
         let limit = task_size::<M::Format>();
-        if len == 0 || len > limit {
-            return Err(MmapError::TooLong);
-        }
-        if fixed && addr > limit - len {
+        if len == 0 || len > limit || fixed && addr > limit - len {
             return Err(MmapError::TooLong);
         }
         if fixed && !is_aligned(addr) {
