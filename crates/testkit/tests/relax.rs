@@ -170,7 +170,7 @@ const FILES: [&str; 22] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 65] = [
+const LEFT_OUT: [(&str, &str); 66] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -205,6 +205,7 @@ const LEFT_OUT: [(&str, &str); 65] = [
     ("new_shared_object_of", "new_shared_object: a word of the header is all that differs"),
     ("new_file_object", "nobody else knows it yet"),
     ("reserve", "what mmap does with an object of a pool: hugetlb/allocate.rs"),
+    ("extend", "reserve, a larger size, allocate: hugetlb/allocate.rs"),
     ("allocate", "a write of nothing to each page: hugetlb/allocate.rs"),
     ("new_hugetlb_object", "nobody else knows it yet"),
     ("set_nr_hugepages", "PoolDeed::Resize"),

@@ -187,6 +187,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return Ok(if is_major { self.count_read_shared() } else { done });
                 }
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut prealloc) => {}
+                Turn::Refused(FaultError::NoHugePage) if self.makes_room(request, &mut prealloc, &mut retries) => {}
                 // Nobody has asked for the page itself.
                 Turn::Refused(error) if request.want == Want::Ready => return Err(error),
                 Turn::Refused(error) => return Err(self.refuse(error)),
@@ -268,7 +269,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     match fill.finish() {
                         Ok(()) => {}
                         Err(FillRefusal::Smaller(order)) => prealloc.give_up(order),
-                        Err(FillRefusal::Pool(refused)) => return Err(self.refuse(refused.into())),
+                        Err(FillRefusal::Pool(refused)) => {
+                            turn = Turn::Refused(refused.into());
+                            continue;
+                        }
                         Err(FillRefusal::OutOfFrames(refused)) => {
                             if !self.vm.reclaim(&mut retries, before, refused) {
                                 return Err(self.refuse(FaultError::OutOfFrames));
@@ -292,6 +296,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             turn = self.attempt(request, &mut prealloc);
         }
+    }
+
+    /// Makes room for a surplus page that the pool was refused, once.
+    fn makes_room(&self, request: Request, prealloc: &mut Prealloc<'vm, M>, retries: &mut Retries) -> bool {
+        prealloc.give_back_all();
+        let pool = {
+            let section = self.section();
+            let found = self.find_vma(section.inside(), section.cpu(), request.vpn);
+            // Only a mapping of a pool is refused so, and it has an object.
+            found.map(|found| found.object()).filter(|id| *id != ObjectId::NONE).and_then(|id| self.vm.object_pool(id))
+        };
+        let has_room = |pool| self.vm.make_room_for_surplus(pool, 1);
+        request.want != Want::Ready && retries.take_surplus() && pool.is_some_and(has_room)
     }
 
     /// Grows the stack above the page, if there is one, to include it. Waits for the writer lock,

@@ -55,7 +55,7 @@ impl<M: Machine> Memory<M> {
 
     /// Whether so many folios of whole blocks, of 2 MiB or 1 GiB, seem to be free. Takes none. Lays out more memory if there are
     /// fewer.
-    pub(super) fn seems_to_have(&self, order: Order, nr: u64) -> bool {
+    pub(crate) fn seems_to_have(&self, order: Order, nr: u64) -> bool {
         if nr > self.frames.blocks.nr() {
             return false;
         }

@@ -61,12 +61,12 @@ impl Pool {
         self.unreserved.load(Ordering::Acquire)
     }
 
-    pub(super) fn nr_surplus(&self) -> u64 {
+    pub(crate) fn nr_surplus(&self) -> u64 {
         self.sizes().surplus()
     }
 
     /// Limit of surplus pages.
-    pub(super) fn most_surplus(&self) -> u64 {
+    pub(crate) fn most_surplus(&self) -> u64 {
         self.overcommit.load(Ordering::Acquire)
     }
 

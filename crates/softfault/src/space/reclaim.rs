@@ -25,6 +25,7 @@ use crate::sync::{self, Ordering};
 
 pub(super) mod reclaiming;
 pub(crate) mod retries;
+mod surplus_room;
 pub(crate) mod writers;
 
 use retries::{NR_RETRIES, Next, Retries, Sweep, nr_of_progress};

@@ -1,7 +1,8 @@
 //! Surplus pages: they come from free memory when the pool has too few, up to a limit, and go when nobody needs them.
 
 use super::*;
-use softfault::Event;
+use softfault::{AddressSpace, Event};
+use softfault_host::Hosted;
 
 /// Surplus pages come when they are needed, and go when nobody needs them.
 #[test]
@@ -47,5 +48,41 @@ fn a_reservation_that_is_too_large_takes_no_block() {
         assert_eq!((counts(w).surplus, events()), (2, [before[0] + 2, before[1] + 2]));
         w.space.munmap(AT, 3 * HUGE).unwrap();
         w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
+    });
+}
+
+/// Fills memory with small pages and keeps every eighth: no block is whole.
+fn fragment<'vm>(w: &World<'vm>) -> AddressSpace<'vm, Hosted> {
+    let others = w.vm.new_space().unwrap();
+    let nr = w.vm.vmstat().nr_free_pages - 300;
+    others.mmap(BASE, nr * PAGE, RW, PRIVATE | FIXED).unwrap();
+    (0..nr).for_each(|page| touch(&others, BASE + page * PAGE).unwrap());
+    (0..nr).filter(|page| page % 8 != 0).for_each(|page| others.munmap(BASE + page * PAGE, PAGE).unwrap());
+    others
+}
+
+/// Surplus pages come from fragmented memory, too: for mappings, for pages without one, and for a touch without a claim.
+#[test]
+fn memory_is_compacted_for_surplus_pages() {
+    in_each_setup(1, 24 << 20, |w| {
+        let others = fragment(w);
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 5).unwrap();
+        w.space.mmap(AT, 2 * HUGE, RW, ANON | FIXED).unwrap();
+        assert_eq!((counts(w).surplus, free(w)), (2, (2, 2)));
+        let shared = object(w, 8);
+        shared.reserve(0..512).unwrap();
+        map(w, AT + 8 * HUGE, 8, &shared, 0, NORESERVE).unwrap();
+        touch(w.space, AT + 9 * HUGE).unwrap();
+        assert_eq!((counts(w).surplus, free(w)), (4, (3, 3)));
+        let compacted = w.vm.event(Event::CompactSuccess);
+        // More than may come: nothing is compacted for it.
+        assert_eq!(w.space.mmap(0, 2 * HUGE, RW, ANON), Err(MmapError::NoHugePages));
+        assert_eq!((w.vm.event(Event::CompactSuccess), counts(w).surplus), (compacted, 4));
+        check(w.vm, &[w.space, &others]);
+        w.space.munmap(AT, 16 * HUGE).unwrap();
+        drop(shared);
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
+        assert_eq!((counts(w).nr, counts(w).surplus), (0, 0));
+        check(w.vm, &[w.space, &others]);
     });
 }

@@ -305,7 +305,9 @@ impl<M: Machine> SharedObject<'_, M> {
             Err(ReserveRefusal::Pool(refused)) => Ok(Err(refused.into())),
             Ok(()) => Ok(Ok(())),
         };
-        self.vm.with_reclaim(&mut || self.vm.obtain_all(get).map(|(reserved, _held)| reserved))?
+        let reserve =
+            &mut || self.vm.with_reclaim(&mut || self.vm.obtain_all(get).map(|(reserved, _held)| reserved))?;
+        self.vm.with_room_for_surplus(Some(pool), pages.end - pages.start, HugetlbError::NoHugePages, reserve)
     }
 }
 

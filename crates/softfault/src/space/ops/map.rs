@@ -193,7 +193,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let nr_pages = len / PAGE_SIZE;
-        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
+        let map = &mut || self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given));
+        let pool = self.pages_of_pool(given, flags).and_then(PoolId::of);
+        let range = self.vm.with_room_for_surplus(pool, nr_pages, MmapError::NoHugePages, map)?;
         // After the claims: a refused mapping must not end those of others beyond the size, nor show anybody a larger one.
         if let Some(given) = given.filter(|given| given.least_bytes > 0) {
             self.vm.object_grow(given.object, given.least_bytes);

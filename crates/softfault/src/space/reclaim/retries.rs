@@ -27,11 +27,13 @@ pub(crate) struct Retries {
     pub(super) nr: u32,
     /// Those that were after progress.
     nr_after_progress: u32,
+    /// Whether room for a surplus page may still be made.
+    has_surplus: bool,
 }
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries { nr: NR_RETRIES, nr_after_progress: 0 }
+        Retries { nr: NR_RETRIES, nr_after_progress: 0, has_surplus: true }
     }
 }
 
@@ -41,6 +43,11 @@ impl Retries {
         if self.nr_after_progress < most_after_progress(refused) {
             (self.nr, self.nr_after_progress) = (self.nr + 1, self.nr_after_progress + 1);
         }
+    }
+
+    /// Whether room for a surplus page of a pool may be made: once.
+    pub(crate) fn take_surplus(&mut self) -> bool {
+        core::mem::take(&mut self.has_surplus)
     }
 
     /// There is nothing to free. Returns whether there is one last attempt.
