@@ -105,6 +105,7 @@ impl<M: Machine> Vm<M> {
                 },
                 write_dirty: Vm::write_dirty,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
+                empty_one_more: Vm::empty_one_more,
                 set_apart: Vm::set_apart,
                 empty_gib: Vm::empty_gib,
                 page_out: Vm::page_out,

@@ -23,7 +23,8 @@ pub fn run(arena: &mut Arena, way: Way, load: &Load, nr_threads: usize) -> Resul
 
 /// The fastest of `candidates` for so many threads.
 pub fn fastest(arena: &mut Arena, candidates: &[Way], load: &Load, nr_threads: usize) -> Result<Way, LabError> {
-    let bytes = load.bytes().min(MOST_TRIAL_BYTES);
+    // A page at least for each.
+    let bytes = load.bytes().min(MOST_TRIAL_BYTES.max((nr_threads as u64) << 21));
     let mut seconds = vec![Vec::new(); candidates.len()];
     // Interleaved: a disturbance meets all of them.
     for _ in 0..NR_TRIALS {

@@ -15,6 +15,8 @@ pub(super) struct Attempt<'vm, M: Machine> {
     pub(super) deadline_ns: u64,
     /// Whether the frame caches of some CPUs were emptied already.
     pub(super) stole: bool,
+    /// Whether a block that is free already will do.
+    pub(super) takes_free: bool,
     /// The last obstacle.
     pub(super) refusal: CompactRefusal,
 }
@@ -22,7 +24,12 @@ pub(super) struct Attempt<'vm, M: Machine> {
 impl<'vm, M: Machine> Attempt<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
         let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
-        Attempt { vm, left: *budget, deadline_ns, stole: false, refusal: CompactRefusal::NoBlock }
+        Attempt { vm, left: *budget, deadline_ns, stole: false, takes_free: true, refusal: CompactRefusal::NoBlock }
+    }
+
+    /// The same for one more free block: those that are free stay so.
+    pub(super) fn for_one_more(self) -> Self {
+        Attempt { takes_free: false, ..self }
     }
 
     /// Empties the frame caches of some CPUs. Called at most once in an attempt.

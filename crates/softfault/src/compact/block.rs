@@ -61,7 +61,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                 return Err(self.refusal);
             }
             self.check_time()?;
-            if let Some(huge) = self.claim_free() {
+            if self.takes_free
+                && let Some(huge) = self.claim_free()
+            {
                 return Ok(Some(huge));
             }
             let mut window = self.gather(rest);

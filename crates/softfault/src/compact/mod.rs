@@ -69,8 +69,12 @@ use attempt::Attempt;
 impl<M: Machine> Vm<M> {
     /// Makes a huge frame by moving pages away. The caller owns it alone.
     pub(crate) fn compact(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
+        self.compact_by(Attempt::new(self, budget))
+    }
+
+    fn compact_by(&self, attempt: Attempt<'_, M>) -> Result<HugeFrame, CompactRefusal> {
         self.count(Event::CompactStall, 1);
-        let made = Attempt::new(self, budget).run();
+        let made = attempt.run();
         self.count(if made.is_ok() { Event::CompactSuccess } else { Event::CompactFail }, 1);
         made.inspect_err(|refusal| self.count(refusal.event(), 1))
     }
@@ -88,11 +92,19 @@ impl<M: Machine> Vm<M> {
                 self.machine.unpark(&self.frames.nr_emptied);
                 Err(CompactRefusal::NotAsked)
             }
-            Effort::Direct => self.compact_unless_deferred(budget),
+            Effort::Direct => self.compact_unless_deferred(Attempt::new(self, budget)),
         }
     }
 
-    fn compact_unless_deferred(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
+    /// Makes one more free block than there are, and returns whether it did. Another CPU may take it first.
+    pub(crate) fn empty_one_more(&self, budget: &CompactBudget) -> bool {
+        // As for `compact_step`.
+        let Some(_held) = self.hold_unless_last_resort() else { return false };
+        let made = self.compact_unless_deferred(Attempt::new(self, budget).for_one_more());
+        made.map(|huge| self.give_back_huge(huge.first, huge.content)).is_ok()
+    }
+
+    fn compact_unless_deferred(&self, attempt: Attempt<'_, M>) -> Result<HugeFrame, CompactRefusal> {
         // Not atomic: CPUs may overwrite each other's updates. The word is a hint.
         let (go, now) = Deferral::from_word(self.compact.deferral.get()).ask();
         self.compact.deferral.set(now.to_word());
@@ -100,7 +112,7 @@ impl<M: Machine> Vm<M> {
             self.count(CompactRefusal::Deferred.event(), 1);
             return Err(CompactRefusal::Deferred);
         }
-        let made = self.compact(budget);
+        let made = self.compact_by(attempt);
         let then = match made {
             Ok(_) => Deferral::default(),
             // Not a failure of the blocks.

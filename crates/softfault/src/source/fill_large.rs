@@ -22,7 +22,7 @@
 use super::keep::KeptObject;
 use super::slot::{LostFill, PageSlot};
 use crate::addr::{Order, Pfn};
-use crate::frame::{Claim, OutOfFrames, PoolRefusal};
+use crate::frame::{Claim, OutOfFrames, PoolId, PoolRefusal};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
@@ -88,6 +88,11 @@ impl<M: Machine> Links<M> {
 }
 
 impl<M: Machine> LargeFill<'_, M> {
+    /// The pool that the page comes from.
+    pub(super) fn pool(&self) -> Option<PoolId> {
+        self.links.object_pool(self.id)
+    }
+
     /// Obtains frames of zeroes, and puts them in; they go back if the object has become too small.
     ///
     /// # Errors

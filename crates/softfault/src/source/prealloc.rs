@@ -181,13 +181,19 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     /// Fills the place of a large page, or finds that it has to be smaller.
     pub(super) fn fill(&mut self, fill: LargeFill<'vm, M>) -> Result<(), ObjectWriteError> {
         self.give_back();
-        let before = self.vm.nr_reclaimed();
+        let (before, pool) = (self.vm.nr_reclaimed(), fill.pool());
         match fill.finish() {
             Err(FillRefusal::Smaller(order)) => self.most_there = Order(order.0 - 1),
             Err(FillRefusal::OutOfFrames(refused)) if !self.vm.reclaim(&mut self.retries, before, refused) => {
                 return Err(refused.into());
             }
-            Err(FillRefusal::Pool(PoolRefusal::NoHugePages)) => return Err(ObjectWriteError::NoHugePages),
+            Err(FillRefusal::Pool(PoolRefusal::NoHugePages)) => {
+                let (vm, budget) = (self.vm, &self.vm.tunables.compact_background);
+                let has_room = |pool| vm.make_room_for_surplus(pool, 1, budget);
+                if !self.retries.take_surplus() || !pool.is_some_and(has_room) {
+                    return Err(ObjectWriteError::NoHugePages);
+                }
+            }
             Err(FillRefusal::Pool(PoolRefusal::SubpoolFull)) => return Err(ObjectWriteError::SubpoolFull),
             Err(FillRefusal::OutOfFrames(_)) | Ok(()) => {}
         }

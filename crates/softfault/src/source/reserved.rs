@@ -120,6 +120,17 @@ impl<M: Machine> Links<M> {
         nr
     }
 
+    /// Counts the huge pages there for which a reservation would need a claim: those that are missing, and have none.
+    pub(crate) fn nr_unclaimed(&self, (id, pool): (ObjectId, PoolId), pages: ObjectPages) -> u64 {
+        if pages.is_empty() {
+            return 0;
+        }
+        let (start, step) = (around(pages.start, pool.order()).start, pool.order().nr_pages());
+        let mut nr = (pages.end - start).div_ceil(step);
+        self.for_each_word(id, ObjectPages { start, ..pages }, &mut |_| nr = nr.saturating_sub(1));
+        nr
+    }
+
     /// Ends the reservations of these pages.
     pub(crate) fn unreserve_pages(&self, id: ObjectId, pages: ObjectPages) {
         let Some(pool) = self.object_pool(id) else { return };

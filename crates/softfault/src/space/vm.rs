@@ -34,6 +34,8 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) write_dirty: for<'a> fn(&'a Vm<M>, &Search) -> Written<'a>,
     /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
+    /// Makes one more free block. Returns whether it did.
+    pub(crate) empty_one_more: fn(&Vm<M>, &CompactBudget) -> bool,
     /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.
     pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
     /// Frees 1 GiB by moving pages. Returns whether it did.

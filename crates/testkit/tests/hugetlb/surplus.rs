@@ -86,3 +86,47 @@ fn memory_is_compacted_for_surplus_pages() {
         check(w.vm, &[w.space, &others]);
     });
 }
+
+/// A file that has most of its pages: room is made for the others alone, for a mapping and without one.
+#[test]
+fn room_is_made_for_what_is_missing() {
+    in_each_setup(1, 24 << 20, |w| {
+        pool(w, 3);
+        let shared = object(w, 5);
+        shared.allocate(0..3 * 512).unwrap();
+        let others = fragment(w);
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 2).unwrap();
+        let before = w.vm.event(Event::CompactSuccess);
+        map(w, AT, 4, &shared, 0, MapFlags::empty()).unwrap();
+        assert_eq!((counts(w).surplus, free(w)), (1, (1, 1)));
+        assert_eq!((shared.allocate(4 * 512..5 * 512), counts(w).surplus, free(w)), (Ok(()), 2, (1, 1)));
+        assert_eq!(w.vm.event(Event::CompactSuccess) - before, 2, "one block for each");
+        check(w.vm, &[w.space, &others]);
+        w.space.munmap(AT, 4 * HUGE).unwrap();
+        drop(shared);
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
+        pool(w, 0);
+    });
+}
+
+/// Private pages of a pool are unmapped for the mapping in their place, before it is refused: nobody compacts meanwhile, and the
+/// next mapping there is somebody else's.
+#[test]
+fn a_mapping_over_pool_pages_is_not_tried_again() {
+    in_each_setup(1, 24 << 20, |w| {
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 5).unwrap();
+        w.space.mmap(AT, HUGE, RW, PRIVATE | FIXED | MapFlags::ANONYMOUS | MapFlags::HUGETLB).unwrap();
+        touch(w.space, AT).unwrap();
+        let others = fragment(w);
+        let before = w.vm.event(Event::CompactStall);
+        let flags = PRIVATE | FIXED | MapFlags::ANONYMOUS | MapFlags::HUGETLB;
+        assert_eq!(w.space.mmap(AT, 3 * HUGE, RW, flags), Err(MmapError::NoHugePages));
+        assert_eq!(w.vm.event(Event::CompactStall), before);
+        assert_eq!((touch(w.space, AT), counts(w).nr), (Err(FaultError::NotMapped), 0));
+        w.space.mmap(AT, 3 * HUGE, RW, flags).unwrap();
+        assert_eq!(counts(w).surplus, 3, "nothing is in its way now");
+        w.space.munmap(AT, 3 * HUGE).unwrap();
+        check(w.vm, &[w.space, &others]);
+        w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
+    });
+}

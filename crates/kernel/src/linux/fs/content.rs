@@ -14,7 +14,7 @@ use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 use lock_api::MutexGuard;
-use softfault::{ObjectId, Order};
+use softfault::{HugetlbError, ObjectId, Order};
 
 /// Bytes that are moved at a time.
 const PAGE_BYTES: u64 = 4096;
@@ -237,8 +237,11 @@ impl Writer<'_> {
         let end = end.checked_next_multiple_of(page).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
         let pages = start / PAGE_BYTES..end / PAGE_BYTES;
         if end > object.size_bytes() && !keep_size {
-            // As Linux: no page is no space.
-            return object.extend(pages).map_err(|_| Errno::ENOSPC);
+            return object.extend(pages).map_err(|refused| match refused {
+                // As Linux: no page is no space.
+                HugetlbError::NoHugePages | HugetlbError::SubpoolFull => Errno::ENOSPC,
+                other => other.errno(),
+            });
         }
         object.allocate(pages).map_err(|e| e.errno())
     }

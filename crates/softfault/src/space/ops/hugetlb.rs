@@ -270,7 +270,7 @@ impl<M: Machine> SharedObject<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`HugetlbError`]; nothing has changed.
+    /// [`HugetlbError`]; nothing has changed, unless others punch holes there, or make the object smaller, meanwhile.
     ///
     /// # Panics
     ///
@@ -284,7 +284,9 @@ impl<M: Machine> SharedObject<'_, M> {
         if pages.is_empty() {
             return Ok(());
         }
-        self.vm.object_grow(self.id, pages.end * PAGE_SIZE);
+        // Only whole pages are an object's.
+        let end = pages.end.next_multiple_of(self.vm.object_orders(self.id).least().nr_pages());
+        self.vm.object_grow(self.id, end * PAGE_SIZE);
         self.allocate(pages).map_err(|refused| match refused {
             ObjectWriteError::OutOfFrames(refused) => HugetlbError::OutOfFrames(refused),
             // Each page has its claim.
@@ -307,7 +309,8 @@ impl<M: Machine> SharedObject<'_, M> {
         };
         let reserve =
             &mut || self.vm.with_reclaim(&mut || self.vm.obtain_all(get).map(|(reserved, _held)| reserved))?;
-        self.vm.with_room_for_surplus(Some(pool), pages.end - pages.start, HugetlbError::NoHugePages, reserve)
+        let nr_claims = &|pool| self.vm.nr_unclaimed((self.id, pool), pages);
+        self.vm.with_room_for_surplus(Some(pool), nr_claims, HugetlbError::NoHugePages, reserve)
     }
 }
 

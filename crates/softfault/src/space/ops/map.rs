@@ -69,9 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// memory is anonymous. The file shows in three places: the mapping has an offset
     /// ([`pgoff_of`](crate::Vma::pgoff_of)), it is merged with a neighbour only if the offset continues there, and
     /// madvise(2) refuses `MADV_WIPEONFORK` and `MADV_REMOVE` as for other private mappings of files. `flags` as in
-    /// [`mmap`](Self::mmap), without `MAP_ANONYMOUS`.
-    ///
-    /// Linux also keeps two mappings apart that come from different opens of the file; here the offset decides.
+    /// [`mmap`](Self::mmap), without `MAP_ANONYMOUS`. Linux also keeps two mappings apart that come from different opens of the file; here the offset decides.
     ///
     /// # Errors
     ///
@@ -195,7 +193,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let nr_pages = len / PAGE_SIZE;
         let map = &mut || self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given));
         let pool = self.pages_of_pool(given, flags).and_then(PoolId::of);
-        let range = self.vm.with_room_for_surplus(pool, nr_pages, MmapError::NoHugePages, map)?;
+        let of = (pool, given.map(|given| (given.object, given.pgoff)));
+        let range = self.map_with_room((addr, nr_pages, flags), of, map)?;
         // After the claims: a refused mapping must not end those of others beyond the size, nor show anybody a larger one.
         if let Some(given) = given.filter(|given| given.least_bytes > 0) {
             self.vm.object_grow(given.object, given.least_bytes);

@@ -21,6 +21,7 @@ mod hugetlb;
 mod madvise_error;
 mod map;
 mod map_over;
+mod map_room;
 mod mincore;
 mod mlock;
 mod mmap_error;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! refused   the pool takes what is free and whole: its callers hold frames      frame/pool_surplus.rs
-//! room      nothing is held: memory is compacted until as many blocks are whole as are missing
+//! room      nothing is held: memory is compacted until as many blocks are whole as are missing; each is free at once
 //! again     others may have taken the blocks: a bounded number of times
 //! ```
 //! Linux compacts and reclaims in the allocation of a surplus page. Pages of 1 GiB get no room here: to empty a GiB looks at the
@@ -10,28 +10,27 @@
 //!
 //! Locks on entry: none, no section.
 
-use crate::addr::Order;
-use crate::frame::{Content, FrameList, PoolId};
+use crate::frame::PoolId;
 use crate::machine::Machine;
-use crate::pace;
-use crate::policy::huge::Effort;
+use crate::policy::compact::CompactBudget;
 use crate::space::Vm;
 
 /// How often a reservation begins again. A guess: others take blocks that were made for it.
 const MOST_ATTEMPTS: u32 = 3;
 
 impl<M: Machine> Vm<M> {
-    /// Calls `get` again after it was `refused` pages of the pool for so many base pages, and there is room for them now.
+    /// Calls `get` again after it was `refused` pages of the pool, and there is room for them now. `nr` counts the pages for which it
+    /// needs a claim.
     pub(crate) fn with_room_for_surplus<T, E: PartialEq>(
         &self,
         pool: Option<PoolId>,
-        nr_pages: u64,
+        nr: &dyn Fn(PoolId) -> u64,
         refused: E,
         get: &mut dyn FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         for _ in 1..MOST_ATTEMPTS {
             let got = get();
-            let has_room = |pool: PoolId| self.make_room_for_surplus(pool, nr_pages.div_ceil(pool.order().nr_pages()));
+            let has_room = |pool| self.make_room_for_surplus(pool, nr(pool), &self.tunables.compact_background);
             if got.as_ref().err() != Some(&refused) || !pool.is_some_and(has_room) {
                 return got;
             }
@@ -40,7 +39,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Makes room for what `nr` pages of the pool lack, if so many surplus pages may come. Whether to ask the pool again.
-    pub(crate) fn make_room_for_surplus(&self, id: PoolId, nr: u64) -> bool {
+    pub(crate) fn make_room_for_surplus(&self, id: PoolId, nr: u64, budget: &CompactBudget) -> bool {
         self.assert_outside();
         let pool = self.pool(id);
         let nr_missing = nr.saturating_sub(pool.nr_unreserved());
@@ -53,29 +52,11 @@ impl<M: Machine> Vm<M> {
         while self.frames.is_frozen() {
             self.machine.relax();
         }
-        if id == PoolId::Of2M {
-            self.empty_blocks(nr_missing);
-        }
-        self.seems_to_have(id.order(), nr_missing)
-    }
-
-    /// Compacts until so many blocks are whole, or no more can be emptied. Those that are whole stay this CPU's meanwhile, or the next
-    /// compaction would move pages into them; so it counts as a holder, and ends for an allocation that waits for holders.
-    fn empty_blocks(&self, nr: u64) {
-        let Some(_held) = self.hold_unless_last_resort() else { return };
-        let mut emptied = FrameList::EMPTY;
-        while emptied.nr() < nr && !self.frames.is_last_resort_active() {
-            pace::answer(&self.machine);
-            if self.seems_to_have(Order::PMD, nr - emptied.nr()) {
-                break;
-            }
-            match (self.reclaim.compact)(self, Effort::Direct, &self.tunables.compact_background) {
-                Some(huge) => emptied.push(&self.frames, huge.first),
-                None => break,
-            }
-        }
-        while let Some(first) = emptied.pop(&self.frames) {
-            self.give_back_huge(first, Content::Unknown);
-        }
+        let may_compact = id == PoolId::Of2M;
+        let has_blocks = || self.seems_to_have(id.order(), nr_missing);
+        // Others see each block at once, and the next compaction makes another one.
+        let made = |_: &u64| may_compact && !has_blocks() && (self.reclaim.empty_one_more)(self, budget);
+        _ = (0..nr_missing).take_while(made).count();
+        has_blocks()
     }
 }
