@@ -11,6 +11,7 @@ fn wrong_arguments_of_parallel_fault_are_refused() {
     is_refused("parallel-fault --page 4K", "--page", "2M, 1G");
     is_refused("parallel-fault --locks one,two", "--locks", "one, table, lockfree");
     is_refused("parallel-fault --mutexes 4097", "--mutexes", "4096");
+    is_refused("parallel-fault --zeroing bzero", "--zeroing", "clzero");
     is_refused("parallel-fault --shape ring", "--shape", "database");
 }
 
@@ -36,9 +37,16 @@ fn parallel_fault_gives_a_line_for_each_row() {
                 assert!(line["seconds"].as_f64() > Some(0.0) && line["seconds"] == line["value"], "{line}");
                 assert_eq!(line["over_1_thread"].is_null(), threads == 1, "{line}");
             }
-            assert!(of("clear", "none", threads)["wait_us"].is_null());
+            for system in ["warm-clear", "clear"] {
+                let line = of(system, "none", threads);
+                assert!(
+                    line["wait_us"].is_null() && line["way"].as_str().is_some_and(|way| way.contains(", ")),
+                    "{line}"
+                );
+            }
+            assert_eq!(of("warm-clear", "none", threads)["way"], of("softfault", "one", threads)["way"]);
         }
         let nr_old = lines.iter().filter(|line| line["system"] == "linux-2013").count();
-        assert_eq!((lines.len(), nr_old), if shape == "linear" { (8 + 3, 3) } else { (8 + 2, 2) });
+        assert_eq!((lines.len(), nr_old), if shape == "linear" { (10 + 3, 3) } else { (10 + 2, 2) });
     }
 }
