@@ -32,7 +32,7 @@ use crate::policy::zero::{BATCHES, class_of};
 /// [`Machine::relax`]. One string instruction over 4 KiB runs at half the speed
 /// of one over 64 KiB; above 256 KiB, some 6 microseconds, nothing is gained.
 pub const CHUNK_FRAMES: u64 = 64;
-/// Most frames that are streamed in one piece, before the next lines are called: those of eight frames
+/// Most frames that are streamed in one piece, before the next lines are prefetched: those of eight frames
 /// are about as many as a CPU waits for at once.
 const STREAMED_FRAMES: u64 = 8;
 
@@ -131,7 +131,7 @@ fn in_pieces<M: Machine, E>(
             break;
         }
         if piece.is_streaming {
-            near.call(machine, to, piece.count);
+            near.prefetch(machine, to, piece.count);
         }
     }
     stream::done();

@@ -1,4 +1,4 @@
-//! Lines that are called before they are written.
+//! Prefetches lines of a page before they are written.
 //!
 //! Stores past the caches leave the buffers idle in which a CPU waits for lines. So the lines of the sub-pages that come
 //! last are prefetched a few at a time, after each streamed piece. Otherwise ordinary stores wait for each line, and the
@@ -45,7 +45,7 @@ impl Near {
     }
 
     /// Prefetches lines of the page at `first`, of which so many more sub-pages were streamed.
-    pub(super) fn call<M: Machine>(&mut self, machine: &M, first: Pfn, nr_frames: u64) {
+    pub(super) fn prefetch<M: Machine>(&mut self, machine: &M, first: Pfn, nr_frames: u64) {
         for line in self.lines_after(nr_frames) {
             let frame = Pfn(first.0 + (line / LINES_PER_FRAME) as u32);
             let at: &Word = mem::view(machine, frame, (line % LINES_PER_FRAME * LINE_BYTES) as usize);

@@ -307,8 +307,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // Only a mapping of a pool is refused so, and it has an object.
             found.map(|found| found.object()).filter(|id| *id != ObjectId::NONE).and_then(|id| self.vm.object_pool(id))
         };
-        let has_room = |pool| self.vm.make_room_for_surplus(pool, 1, &self.vm.tunables.compact_fault);
-        request.want != Want::Ready && retries.take_surplus() && pool.is_some_and(has_room)
+        request.want != Want::Ready && self.vm.make_room_once(retries, pool, &self.vm.tunables.compact_fault)
     }
 
     /// Grows the stack above the page, if there is one, to include it. Waits for the writer lock,

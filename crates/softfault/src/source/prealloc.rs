@@ -188,9 +188,8 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
                 return Err(refused.into());
             }
             Err(FillRefusal::Pool(PoolRefusal::NoHugePages)) => {
-                let (vm, budget) = (self.vm, &self.vm.tunables.compact_background);
-                let has_room = |pool| vm.make_room_for_surplus(pool, 1, budget);
-                if !self.retries.take_surplus() || !pool.is_some_and(has_room) {
+                let budget = &self.vm.tunables.compact_background;
+                if !self.vm.make_room_once(&mut self.retries, pool, budget) {
                     return Err(ObjectWriteError::NoHugePages);
                 }
             }

@@ -11,7 +11,8 @@ pub const PARALLEL_FAULT: Experiment = Experiment {
 `one` mutex around the fault, a `table` of them, and none: `lockfree`. `warm-clear` clears as many bytes by as many threads as faults do, `clear` in the way that is fastest
 where nothing is written afterwards, which is the limit. Linux's table has eight mutexes for each CPU. The run with `--zeroing` clears 16 MiB by stores that stay in a cache, so
 that memory does not limit two threads; Linux is not beside it, since its rows would empty the cache. Goals with 2 threads: `one` at most 1.05 times the speed of 1 thread, `table` at least
-1.7 times where `clear` gains as much; a fault at most 1.1 times the time of `clear`. `contended` is not taken at the first try.",
+1.7 times where `clear` gains as much; a fault at most 1.1 times the time of `clear`. `contended` is not taken at the first try.
+A table without `cleared` is older: its `clear` is by plain stores, in the best order.",
     depends: Depends::OnTheCpu,
     runs: &[
         Command {

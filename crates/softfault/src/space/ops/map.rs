@@ -69,7 +69,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// memory is anonymous. The file shows in three places: the mapping has an offset
     /// ([`pgoff_of`](crate::Vma::pgoff_of)), it is merged with a neighbour only if the offset continues there, and
     /// madvise(2) refuses `MADV_WIPEONFORK` and `MADV_REMOVE` as for other private mappings of files. `flags` as in
-    /// [`mmap`](Self::mmap), without `MAP_ANONYMOUS`. Linux also keeps two mappings apart that come from different opens of the file; here the offset decides.
+    /// [`mmap`](Self::mmap), without `MAP_ANONYMOUS`. Linux also keeps two mappings apart that come from different opens of the file;
+    /// here the offset decides.
     ///
     /// # Errors
     ///

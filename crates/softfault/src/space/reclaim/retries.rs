@@ -46,7 +46,7 @@ impl Retries {
     }
 
     /// Whether room for a surplus page of a pool may be made: once.
-    pub(crate) fn take_surplus(&mut self) -> bool {
+    pub(super) fn take_surplus(&mut self) -> bool {
         core::mem::take(&mut self.has_surplus)
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::retries::Retries;
 use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::policy::compact::CompactBudget;
@@ -38,8 +39,13 @@ impl<M: Machine> Vm<M> {
         get()
     }
 
+    /// Makes room for one page of the pool, once for these retries. Whether to ask the pool again.
+    pub(crate) fn make_room_once(&self, retries: &mut Retries, pool: Option<PoolId>, budget: &CompactBudget) -> bool {
+        retries.take_surplus() && pool.is_some_and(|pool| self.make_room_for_surplus(pool, 1, budget))
+    }
+
     /// Makes room for what `nr` pages of the pool lack, if so many surplus pages may come. Whether to ask the pool again.
-    pub(crate) fn make_room_for_surplus(&self, id: PoolId, nr: u64, budget: &CompactBudget) -> bool {
+    fn make_room_for_surplus(&self, id: PoolId, nr: u64, budget: &CompactBudget) -> bool {
         self.assert_outside();
         let pool = self.pool(id);
         let nr_missing = nr.saturating_sub(pool.nr_unreserved());
