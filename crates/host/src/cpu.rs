@@ -5,6 +5,7 @@
 //! other machines (E3).
 
 use crate::counts::{Baseline, Counters};
+use crate::locks::HeldLocks;
 use crate::mailbox::Mailbox;
 use crate::tlb::Tlb;
 use core::cell::Cell;
@@ -143,6 +144,7 @@ pub(crate) struct CpuState {
     /// Translations of leaf tables: the paging-structure cache.
     pub(crate) tables: Tlb,
     pub(crate) baseline: Baseline,
+    pub(crate) locks: HeldLocks,
 }
 
 impl CpuState {
@@ -159,6 +161,7 @@ impl CpuState {
             tlb: Tlb::new(tlb_entries),
             tables: Tlb::new(NR_TABLES_CACHED),
             baseline: Baseline::default(),
+            locks: HeldLocks::default(),
         }
     }
 

@@ -6,8 +6,9 @@ use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
 use crate::copies::Copies;
 use crate::counts::TlbStats;
-use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu};
+use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu, bound};
 use crate::file::Files;
+use crate::locks::HeldLocks;
 use crate::park::Parking;
 use crate::swap::Swap;
 use crate::ticks;
@@ -166,6 +167,11 @@ impl<F: Format> Hosted<F> {
         let Some((frame, offset)) = ticks::section() else { return };
         let is_outside = self.arena.word(frame, offset).load(Relaxed).is_multiple_of(2);
         assert!(is_outside, "I8: the core waits in a section");
+    }
+
+    /// The locks that the calling CPU has. A thread that builds a `Vm` may be no CPU.
+    pub(crate) fn locks(&self) -> Option<&HeldLocks> {
+        self.cpus.get((bound() ^ self.tag) as usize).map(|cpu| &cpu.locks)
     }
 
     /// How invalidations reach other CPUs.

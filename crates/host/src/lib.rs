@@ -74,6 +74,7 @@ mod cpu;
 mod file;
 mod fill;
 mod hosted;
+mod locks;
 mod machine;
 mod mailbox;
 mod park;

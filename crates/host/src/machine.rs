@@ -131,7 +131,14 @@ unsafe impl<F: Format> Machine for Hosted<F> {
 
     #[inline(always)]
     fn tick(&self, tick: Tick) {
-        ticks::tick(tick);
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        match tick {
+            Tick::Taking(kind) => self.locks().inspect(|locks| locks.taking(kind)),
+            Tick::Released(kind) => self.locks().inspect(|locks| locks.released(kind)),
+            _ => return ticks::tick(tick),
+        };
     }
 
     #[inline(always)]

@@ -60,15 +60,11 @@
 //!
 //! # Lock order
 //!
+//! [`LockKind`](machine::LockKind) has a name for each lock, and [`may_take`](machine::LockKind::may_take) says which ones may
+//! be waited for under which: there is no circle. A machine for tests checks each wait ([`Tick::Taking`](machine::Tick)), so an
+//! operation that takes locks out of order fails its test, even if nobody waits for it at that moment. Under all of these:
+//!
 //! ```text
-//! size lock of an object      sleeps; one change of size, one discard at a time
-//! writer lock of a space      sleeps; one operation at a time
-//!   last-resort turn          spins; one allocation waits for held frames
-//!     thief lock              spins; one CPU empties others' frame caches
-//! family lock                 spins; taken with no other lock held
-//! historic mutex of a page     sleeps; a fault on a page of a pool; taken with nothing held
-//! knobs of huge pages         spins; one change of them
-//! the pass over ages          sleeps; one step at a time; taken with no other lock held
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
 //!   historic fault-locking modes' spinlocks: the space's, or a leaf table's

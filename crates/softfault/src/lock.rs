@@ -1,9 +1,10 @@
 //! Locks that are single words: one sleeps, one spins.
 //!
 //! The lock is free while its word is zero, so any structure of words can contain one. Any CPU may
-//! wait for the holder of either: see the lock order in the crate's documentation.
+//! wait for the holder of either. Each caller names the lock's kind, and each wait and each release is told to the machine:
+//! a test machine checks the order of locks ([`LockKind::may_take`]).
 
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine, Tick};
 use crate::sync::{self, Ordering, Word};
 
 const FREE: u64 = 0;
@@ -15,6 +16,7 @@ const SPINS: u32 = 100;
 /// Guard: the lock is held until this is dropped.
 #[must_use]
 pub(crate) struct WordLock<'a, M: Machine> {
+    kind: LockKind,
     word: &'a Word,
     machine: &'a M,
 }
@@ -25,23 +27,25 @@ pub(crate) fn is_free(word: &Word) -> bool {
 }
 
 /// Takes it if it is free.
-pub(crate) fn try_lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> Option<WordLock<'a, M>> {
-    let taken = word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-    taken.ok().map(|_| WordLock { word, machine })
+pub(crate) fn try_lock_word<'a, M: Machine>(kind: LockKind, word: &'a Word, machine: &'a M) -> Option<WordLock<'a, M>> {
+    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+    machine.tick(Tick::Taking(kind));
+    Some(WordLock { kind, word, machine })
 }
 
 /// Takes the lock in a word that was zero before another CPU knew of it.
-pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> WordLock<'a, M> {
+pub(crate) fn lock_word<'a, M: Machine>(kind: LockKind, word: &'a Word, machine: &'a M) -> WordLock<'a, M> {
+    machine.tick(Tick::Taking(kind));
     for _ in 0..SPINS {
         if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return WordLock { word, machine };
+            return WordLock { kind, word, machine };
         }
         machine.relax();
     }
     while word.swap(HELD_WITH_WAITERS, Ordering::Acquire) != FREE {
         machine.park(word, HELD_WITH_WAITERS);
     }
-    WordLock { word, machine }
+    WordLock { kind, word, machine }
 }
 
 impl<M: Machine> Drop for WordLock<'_, M> {
@@ -49,16 +53,22 @@ impl<M: Machine> Drop for WordLock<'_, M> {
         if self.word.swap(FREE, Ordering::Release) == HELD_WITH_WAITERS {
             self.machine.unpark(self.word);
         }
+        self.machine.tick(Tick::Released(self.kind));
     }
 }
 
-/// A spinlock in a word.
-pub(crate) struct Spin<'a>(&'a Word);
+/// A spinlock in a word: held until this is dropped.
+#[must_use]
+pub(crate) struct Spin<'a, M: Machine> {
+    kind: LockKind,
+    word: &'a Word,
+    machine: &'a M,
+}
 
-impl<'a> Spin<'a> {
-    pub(crate) fn lock<M: Machine>(word: &'a Word, machine: &M) -> Spin<'a> {
+impl<'a, M: Machine> Spin<'a, M> {
+    pub(crate) fn lock(kind: LockKind, word: &'a Word, machine: &'a M) -> Spin<'a, M> {
         loop {
-            if let Some(lock) = Spin::lock_unless(word, machine, &mut || false) {
+            if let Some(lock) = Spin::lock_unless(kind, word, machine, &mut || false) {
                 return lock;
             }
         }
@@ -66,14 +76,17 @@ impl<'a> Spin<'a> {
 
     /// Like `lock`, but gives up when `is_over` returns true. It is called in each iteration of the
     /// wait, and not if the lock is free.
-    pub(crate) fn lock_unless<M: Machine>(
+    pub(crate) fn lock_unless(
+        kind: LockKind,
         word: &'a Word,
-        machine: &M,
+        machine: &'a M,
         is_over: &mut dyn FnMut() -> bool,
-    ) -> Option<Spin<'a>> {
+    ) -> Option<Spin<'a, M>> {
+        machine.tick(Tick::Taking(kind));
         while word.swap(1, Ordering::Acquire) != 0 {
             loop {
                 if is_over() {
+                    machine.tick(Tick::Released(kind));
                     return None;
                 }
                 machine.relax();
@@ -82,25 +95,27 @@ impl<'a> Spin<'a> {
                 }
             }
         }
-        Some(Spin(word))
+        Some(Spin { kind, word, machine })
     }
 
     /// Locks inside a section, for the historic fault-locking modes. The machine's `relax` may
     /// answer a shootdown, which the sender would take for the end of this section. So this loop
     /// does not call it. The holder of the lock is in a section, too, and never waits.
-    pub(crate) fn lock_in_section(word: &'a Word) -> Spin<'a> {
+    pub(crate) fn lock_in_section(kind: LockKind, word: &'a Word, machine: &'a M) -> Spin<'a, M> {
+        machine.tick(Tick::Taking(kind));
         while word.swap(1, Ordering::Acquire) != 0 {
             sync::spin();
             while !sync::seems_zero(word) {
                 sync::spin();
             }
         }
-        Spin(word)
+        Spin { kind, word, machine }
     }
 }
 
-impl Drop for Spin<'_> {
+impl<M: Machine> Drop for Spin<'_, M> {
     fn drop(&mut self) {
-        sync::unlock(self.0, 0);
+        sync::unlock(self.word, 0);
+        self.machine.tick(Tick::Released(self.kind));
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod file;
 mod file_write;
 mod flush;
 mod hole;
+mod lock_kind;
 mod range;
 mod swap;
 
@@ -27,6 +28,7 @@ pub use file::{FileFill, FileId, FillError, Filling, ForeignFill, StorageId};
 pub use file_write::{FileWrite, ForeignWrite, StoreRefused, WriteError, Writing};
 pub use flush::{Flush, SpaceTag};
 pub use hole::{HoleRefused, ObjectHole};
+pub use lock_kind::LockKind;
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
 
@@ -39,6 +41,10 @@ pub enum Tick {
     /// One step of a pass whose length depends on the program, on memory or on the
     /// number of CPUs: an entry, a VMA, a page of an object, a CPU.
     Step,
+    /// This CPU is about to wait for such a lock, or has just got one without a wait.
+    Taking(LockKind),
+    /// This CPU has released such a lock, or waits for it no longer.
+    Released(LockKind),
 }
 
 /// The machine that the embedder provides.

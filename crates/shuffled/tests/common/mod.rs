@@ -3,13 +3,13 @@
 
 pub mod calls;
 mod memory;
+mod order;
 
 use memory::{GIB_FRAMES, Gibs, fresh_memory, memory};
-
 use shuttle::rand::RngCore;
 use softfault_shuffled::addr::{Access, Pfn, SwapSlot, Vpn};
 use softfault_shuffled::clear::ClearOrder;
-use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault_shuffled::sync::{self, Cell64, CopyStep, Ordering, Word};
 use softfault_shuffled::table::format::{self, Entry, Format};
 use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Order, Rights, SwapError, Tunables, Vm};
@@ -54,6 +54,7 @@ pub struct Shuffled<F> {
     /// Threads are coroutines of one system thread and no access to a TLB has a
     /// scheduling point in it.
     tlbs: Vec<RefCell<Tlb>>,
+    locks: order::Order,
     /// Pages that were swapped out.
     swapped: RefCell<[Option<Box<[u8; 4096]>>; NR_SLOTS]>,
     /// How often a CPU was about to sleep.
@@ -124,6 +125,13 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         sync::spin();
     }
     fn unpark(&self, _: &Word) {}
+    fn tick(&self, tick: Tick) {
+        match tick {
+            Tick::Taking(kind) => self.locks.taking(self.this_cpu().0.into(), kind),
+            Tick::Released(kind) => self.locks.released(self.this_cpu().0.into(), kind),
+            _ => {}
+        }
+    }
     fn nr_swap_slots(&self) -> u32 {
         NR_SLOTS as u32
     }
@@ -235,8 +243,8 @@ fn vm_over<F: Format>(
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
     let (swapped, nr_parks) = (RefCell::default(), Cell::new(0));
-    let (gibs, format) = (Cell::new(Gibs::Whole), PhantomData);
-    let machine = Shuffled { memory, frames, nr_frames_at_most, gibs, is_zero, tlbs, swapped, nr_parks, format };
+    let (gibs, format, locks) = (Cell::new(Gibs::Whole), PhantomData, order::Order::of(nr_cpus));
+    let machine = Shuffled { memory, frames, nr_frames_at_most, gibs, is_zero, tlbs, locks, swapped, nr_parks, format };
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 

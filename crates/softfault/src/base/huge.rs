@@ -6,7 +6,7 @@ use super::Base;
 use super::huge_words::HugeNow;
 use crate::addr::Order;
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::policy::huge::Orders;
 use crate::space::vma::VmaFlags;
 use crate::table::format::huge_order;
@@ -55,7 +55,7 @@ impl<M: Machine> Base<M> {
     /// The knobs of huge pages.
     pub fn huge_knobs(&self) -> HugeKnobs {
         self.assert_outside();
-        let _lock = Spin::lock(&self.huge.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::HugeKnobs, &self.huge.lock, &self.machine);
         self.huge.knobs()
     }
 
@@ -88,7 +88,7 @@ impl<M: Machine> Base<M> {
             let mut knobs = before;
             change(&mut knobs)?;
             knobs.validate(if self.huge_off() { HugeMode::Off } else { HugeMode::Knobs })?;
-            let _lock = Spin::lock(&self.huge.lock, &self.machine);
+            let _lock = Spin::lock(LockKind::HugeKnobs, &self.huge.lock, &self.machine);
             if self.huge.knobs() == before {
                 self.huge.store(&knobs);
                 return Ok(());

@@ -17,7 +17,7 @@ use super::Base;
 use crate::built::HUGETLB;
 use crate::hash::jhash2;
 use crate::lock::{WordLock, is_free, lock_word, try_lock_word};
-use crate::machine::{MAX_CPUS, Machine};
+use crate::machine::{LockKind, MAX_CPUS, Machine};
 use crate::pace::Pace;
 use crate::sync::Word;
 use crate::tunables::{HugetlbLocking, Tunables};
@@ -85,9 +85,9 @@ impl<M: Machine> Base<M> {
     /// Takes the mutex of a page.
     pub(crate) fn lock_hugetlb(&self, object: u64, index: u64) -> WordLock<'_, M> {
         let mutex = self.hugetlb_mutexes.at(place_of(object, index, self.hugetlb_mutexes.len()));
-        let lock = try_lock_word(&mutex.lock, &self.machine).unwrap_or_else(|| {
+        let lock = try_lock_word(LockKind::PoolMutex, &mutex.lock, &self.machine).unwrap_or_else(|| {
             let begun = self.machine.now_ns();
-            let lock = lock_word(&mutex.lock, &self.machine);
+            let lock = lock_word(LockKind::PoolMutex, &mutex.lock, &self.machine);
             mutex.contentions.add_owned(1);
             mutex.wait_ns.add_owned(self.machine.now_ns().saturating_sub(begun));
             lock

@@ -20,7 +20,7 @@ use crate::account::Event;
 use crate::addr::{Order, Pfn};
 use crate::frame::{Content, Fill, Held};
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::source::part::{Goes, Part};
 use crate::source::slot::PageFrame;
@@ -44,7 +44,7 @@ impl<M: Machine> Vm<M> {
             let is_movable = head.order <= Order::PMD;
             return Err(if is_movable { MigrateRefusal::NoTarget } else { MigrateRefusal::CannotSplit });
         }
-        let _resize = lock_word(&self.object(object.id).resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &self.object(object.id).resize, &self.machine);
         let mut nodes = self.object_split_nodes(object.id, head.order, least).map_err(MigrateRefusal::of)?;
         let (PageFrame { pfn: to, order }, _held) = self.obtain_part(head.order, least, fill)?;
         let from = PageFrame { pfn, order }.head();

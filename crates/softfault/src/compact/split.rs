@@ -22,7 +22,7 @@ use super::moves::Move;
 use crate::account::Event;
 use crate::addr::{BlockId, Order, Pfn};
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::source::keep::KeptObject;
 use crate::source::part::{Goes, Part};
@@ -44,7 +44,7 @@ impl<M: Machine> Vm<M> {
             return Err(MigrateRefusal::CannotSplit);
         }
         self.restore_to_split(head)?;
-        let _resize = lock_word(&self.object(object.id).resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &self.object(object.id).resize, &self.machine);
         let mut nodes = self.object_split_nodes(object.id, head.order, Order::BASE).map_err(MigrateRefusal::of)?;
         self.mark_and_unmap((object, first), head, u64::MAX, why)?;
         let part = Part { page: first + u64::from(page.pfn.0 - head.pfn.0), order: Order::BASE, to: Goes::Nowhere };
@@ -60,7 +60,8 @@ impl<M: Machine> Vm<M> {
         let (object, first) = self.object_of(head.pfn).ok_or(MigrateRefusal::Raced)?;
         let least = self.object_orders(object.id).least();
         let data = self.object(object.id);
-        let _resize = (head.order >= Order::PMD).then(|| lock_word(&data.resize, &self.machine));
+        let _resize =
+            (head.order >= Order::PMD).then(|| lock_word(LockKind::ObjectResize, &data.resize, &self.machine));
         let mut nodes = self.object_split_nodes(object.id, head.order, least).map_err(MigrateRefusal::of)?;
         self.mark_and_unmap((&object, first), head, u64::MAX, Why::Poison)?;
         self.object_end_failed(&object, first, head, first + u64::from(pfn.0 - head.pfn.0), &mut nodes);

@@ -19,7 +19,7 @@ use crate::account::rss::Rss;
 use crate::addr::Rights;
 use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::space::AddressSpace;
 use crate::space::vma::ObjectId;
@@ -169,7 +169,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(refs) = found.refs {
             refs.fetch_add(1, Ordering::Acquire);
         }
-        let lock = Spin::lock_in_section(&self.vm.frames.desc(fault.leaf_table()).link);
+        let lock =
+            Spin::lock_in_section(LockKind::LeafTable, &self.vm.frames.desc(fault.leaf_table()).link, &self.vm.machine);
         let result = slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost);
         if result.is_ok() {
             here.rss.add(Rss::Anon, 1);
@@ -183,7 +184,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_global(&self, fault: &Fault<'_>, leaf: Leaf) -> Result<(), Lost> {
         let global = &self.data.global;
-        let _lock = Spin::lock_in_section(&global.lock);
+        let _lock = Spin::lock_in_section(LockKind::Global, &global.lock, &self.vm.machine);
         let Walk::Leaf(slot) = self.walk(fault.inside, fault.request.vpn) else { return Err(Lost) };
         slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
         global.rss_anon.add_owned(1);

@@ -17,7 +17,7 @@ use super::mem_sections::MEM_SECTION_FRAMES;
 use super::{Content, Memory};
 use crate::addr::Pfn;
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::mem;
 use crate::sync::{Ordering, Word};
 
@@ -76,7 +76,7 @@ impl<M: Machine> Memory<M> {
         let deferred = &self.frames.deferred;
         if deferred.nr_pages() != 0
             && deferred.nr_begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(BLOCKS_PER_TURN)
-            && let Some(lock) = Spin::lock_unless(&deferred.lock, &self.machine, &mut || true)
+            && let Some(lock) = Spin::lock_unless(LockKind::Deferred, &deferred.lock, &self.machine, &mut || true)
         {
             self.lay_out_next(&lock);
         }
@@ -88,7 +88,7 @@ impl<M: Machine> Memory<M> {
         let is_some_left = deferred.nr_pages() != 0;
         if is_some_left {
             // Else another CPU has laid out the last one meanwhile.
-            _ = self.lay_out_next(&Spin::lock(&deferred.lock, &self.machine));
+            _ = self.lay_out_next(&Spin::lock(LockKind::Deferred, &deferred.lock, &self.machine));
         }
         is_some_left
     }
@@ -99,7 +99,7 @@ impl<M: Machine> Memory<M> {
         self.next_section() || self.frames.deferred.nr_pages() != nr_deferred
     }
 
-    fn lay_out_next(&self, _lock: &Spin<'_>) -> bool {
+    fn lay_out_next(&self, _lock: &Spin<'_, M>) -> bool {
         let (deferred, descs) = (&self.frames.deferred, &self.frames.descs);
         let nr_sections = super::Descs::nr_pieces(descs.len());
         let found = (deferred.next.get() as usize..nr_sections).find_map(|p| descs.deferred(p).map(|rank| (p, rank)));

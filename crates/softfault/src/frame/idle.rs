@@ -9,7 +9,7 @@ use super::generations::OLDEST_AGE;
 use super::runs::{BLOCK_WORDS, bits};
 use crate::addr::{BlockId, Pfn};
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
@@ -45,7 +45,7 @@ impl<M: Machine> Memory<M> {
     pub fn advance_generation(&self, nr_blocks: u64) -> Advance {
         self.call();
         let (ages, blocks) = (&self.frames.ages, &self.frames.blocks);
-        let _lock = lock_word(&ages.lock, &self.machine);
+        let _lock = lock_word(LockKind::Ages, &ages.lock, &self.machine);
         let state = ages.now();
         if !state.is_passing() {
             ages.cursor.set(0);

@@ -27,7 +27,7 @@ use super::held::{HOLDERS, Held};
 use super::want::{Fill, Search};
 use super::{Frames, Memory, OutOfFrames};
 use crate::addr::Pfn;
-use crate::machine::{CpuId, CpuSet, Machine};
+use crate::machine::{CpuId, CpuSet, LockKind, Machine, Tick};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
@@ -101,6 +101,7 @@ impl<M: Machine> Memory<M> {
 
     /// Takes the last-resort turn. The caller holds nothing.
     pub(crate) fn last_resort(&self) -> LastResort<'_, M> {
+        self.machine.tick(Tick::Taking(LockKind::LastResort));
         let turn = self.frames.turns.fetch_add(1, Ordering::Relaxed);
         while self.frames.nr_turns_over.load(Ordering::Acquire) != turn {
             self.machine.relax();
@@ -215,5 +216,6 @@ impl<M: Machine> Drop for LastResort<'_, M> {
         let Frames { freeze, nr_turns_over, .. } = &self.0.frames;
         freeze.store(0, Ordering::Relaxed);
         sync::unlock(nr_turns_over, nr_turns_over.get() + 1);
+        self.0.machine.tick(Tick::Released(LockKind::LastResort));
     }
 }

@@ -12,7 +12,7 @@ use super::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of
 use super::{BlockData, Content, FrameDesc, Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::mem::FrameArray;
 use crate::pace::Pace;
 
@@ -46,7 +46,7 @@ impl<M: Machine> Memory<M> {
         descs.at(0).owner.set(owner);
         blocks.iter().for_each(BlockData::hide);
         // Also called for initial memory, without the lock of resizes.
-        let _lock = Spin::lock(&frames.leading, &self.machine);
+        let _lock = Spin::lock(LockKind::Leading, &frames.leading, &self.machine);
         // Passes over blocks read descriptors.
         frames.descs.put(section, &descs);
         frames.blocks.data.put(section, &blocks);

@@ -22,7 +22,7 @@ use super::held::Held;
 use super::summary::Kind;
 use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::machine::{CpuId, Machine};
+use crate::machine::{CpuId, LockKind, Machine};
 use crate::pace::Pace;
 
 /// A pool, by the size of its pages.
@@ -44,6 +44,14 @@ impl PoolId {
         match self {
             PoolId::Of2M => Order::PMD,
             PoolId::Of1G => Order::PUD,
+        }
+    }
+
+    /// The lock of its size.
+    pub(crate) const fn size_lock(self) -> LockKind {
+        match self {
+            PoolId::Of2M => LockKind::PoolSize2M,
+            PoolId::Of1G => LockKind::PoolSize1G,
         }
     }
 

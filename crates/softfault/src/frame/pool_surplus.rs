@@ -22,7 +22,7 @@ use super::{FrameList, Memory, PoolId};
 use crate::account::Event;
 use crate::addr::Pfn;
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
@@ -52,8 +52,8 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Locks the way between free memory and the pools.
-    pub(super) fn gathering(&self) -> Spin<'_> {
-        Spin::lock(&self.frames.gathering, &self.machine)
+    pub(super) fn gathering(&self) -> Spin<'_, M> {
+        Spin::lock(LockKind::Gathering, &self.frames.gathering, &self.machine)
     }
 
     /// Reserves with pages from free memory, and returns how many it took. The caller has `gathering`, and counts as a holder. The

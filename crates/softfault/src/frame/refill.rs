@@ -12,9 +12,10 @@ use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, OptBlock, Pfn};
 use crate::cpu::{ATTENTION_THIEF, CpuData};
-use crate::machine::{CpuId, CpuSet, Machine};
+use crate::lock::Spin;
+use crate::machine::{CpuId, CpuSet, LockKind, Machine};
 use crate::pace::Pace;
-use crate::sync::{self, Ordering, Word};
+use crate::sync::{Ordering, Word};
 
 /// CPUs whose caches a thief empties outside a last-resort turn. A guess.
 const NR_ROBBED: usize = 16;
@@ -176,9 +177,7 @@ impl<M: Machine> Memory<M> {
     /// `emptied` is called for each CPU after its caches were emptied and before it may use them
     /// again.
     fn steal(&self, marked: &CpuSet, emptied: impl Fn(CpuId)) -> bool {
-        while self.thief.swap(1, Ordering::Acquire) != 0 {
-            self.machine.relax();
-        }
+        let _lock = Spin::lock(LockKind::Thief, &self.thief, &self.machine);
         let mut pace = Pace::new(&self.machine);
         for id in marked.iter() {
             pace.step();
@@ -211,7 +210,6 @@ impl<M: Machine> Memory<M> {
         } else {
             held.in_vain()
         }
-        sync::unlock(&self.thief, 0);
         found
     }
 }

@@ -32,7 +32,7 @@ use super::{Content, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
 use crate::lock::lock_word;
-use crate::machine::{FrameRange, Machine};
+use crate::machine::{FrameRange, LockKind, Machine};
 use crate::pace::Pace;
 use crate::policy::watermark::Watermarks;
 use crate::sync::Ordering;
@@ -84,7 +84,7 @@ impl<M: Machine> Memory<M> {
 
     fn try_add_memory(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
         let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         let is_zero = self.lay_out_all(range, &sections, &|| self.machine.add_frames(range))?;
         sections.for_each(|section| self.bring(section, Content::zero_if(is_zero)));
         self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl<M: Machine> Memory<M> {
 
     fn try_remove_memory(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
         let sections = sections_of(range).ok_or(RemoveMemoryRefusal::NotSections)?;
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         self.are_present(range, sections)?;
         self.steal_caches();
         let blocks = blocks_of(range);

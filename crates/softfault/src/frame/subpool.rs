@@ -24,7 +24,7 @@ use super::pool_words::{Claim, NoHugePages};
 use super::{Fill, FrameKind, Memory, MetaUse, OutOfFrames, PoolId, Source};
 use crate::addr::{OptPfn, Pfn};
 use crate::lock::{self, Spin};
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::mem;
 use crate::sync::{Ordering, Word};
 
@@ -175,7 +175,7 @@ impl<M: Machine> Memory<M> {
         let reserve = |nr| self.hugetlb_reserve(pool, nr).map_err(|NoHugePages| PoolRefusal::NoHugePages);
         let Some(id) = id else { return reserve(nr) };
         let data = self.subpool(id);
-        let _getting = Spin::lock(&data.getting, &self.machine);
+        let _getting = Spin::lock(LockKind::Subpool, &data.getting, &self.machine);
         let mut seen = data.used.load(Ordering::Acquire);
         if seen.saturating_add(nr) > data.most.get() {
             return Err(PoolRefusal::SubpoolFull);

@@ -22,7 +22,7 @@ use crate::addr::{OptPfn, Pfn};
 use crate::frame::{Fill, FrameKind, Memory, MetaUse};
 use crate::links::{Links, LookupSection};
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::pace::Pace;
 use crate::sync::{Ordering, Word};
 use core::ops::ControlFlow;
@@ -106,7 +106,7 @@ impl<M: Machine> Links<M> {
         let Some((family, index)) = self.family_of(pfn) else { return Ok(()) };
         let head = family.head();
         let is_over = &mut || self.is_past(deadline_ns);
-        let _lock = Spin::lock_unless(&head.lock, &self.machine, is_over).ok_or(LockTimeout)?;
+        let _lock = Spin::lock_unless(LockKind::Family, &head.lock, &self.machine, is_over).ok_or(LockTimeout)?;
         let behind = after.map(|frame| &self.family_data(frame).next).filter(|next| next.get() != LEFT);
         let mut at = link(behind.unwrap_or(&head.first));
         while let Some(frame) = at {
@@ -169,7 +169,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn enlist(&self, frame: Pfn, founder: Pfn) {
         let head = self.family_data(founder);
         head.refs.fetch_add(1, Ordering::AcqRel);
-        let _lock = Spin::lock(&head.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::Family, &head.lock, &self.machine);
         let me = OptPfn::some(frame).to_word();
         self.family_data(frame).next.set(head.first.get());
         if let Some(first) = link(&head.first) {
@@ -183,7 +183,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn leave_family(&self, frame: Pfn, founder: Pfn) {
         let mine = self.family_data(frame);
         let head = self.family_data(founder);
-        let _lock = Spin::lock(&head.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::Family, &head.lock, &self.machine);
         match link(&mine.prev) {
             Some(prev) => self.family_data(prev).next.set(mine.next.get()),
             None => head.first.set(mine.next.get()),

@@ -3,6 +3,7 @@
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::{Access, OptPfn, Order};
+use crate::machine::LockKind;
 use crate::source::slot::PageFrame;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, kind, look_up_until_freed, on_relax, vm, vm_of};
@@ -71,7 +72,7 @@ fn a_split_that_meets_a_page_of_a_pool() {
         let nr = vm.set_nr_hugepages(Order::PMD, 100).unwrap();
         space.mmap(8 * AT, nr * huge, RW, FIXED_PRIVATE | MapFlags::HUGETLB).unwrap();
         (0..nr).for_each(|page| _ = space.handle_fault(8 * AT + page * huge, Access::Write).unwrap());
-        let mut lock = Some(Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine));
+        let mut lock = Some(Spin::lock(LockKind::Family, &vm.family_data(space.founder()).lock, &vm.machine));
         let mut nr_left = nr_turns;
         on_relax(move || {
             if nr_left > 0 {
@@ -209,7 +210,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
         assert!(nr_turns < 1000, "waits for a walk of somebody else's, whatever the time");
     });
     vm.machine.clock_step.set(1);
-    let lock = Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine);
+    let lock = Spin::lock(LockKind::Family, &vm.family_data(space.founder()).lock, &vm.machine);
     let deadline_ns = vm.machine.clock.get() + 10;
     let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |_| panic!("taken without the lock"));
     assert_eq!(ended, Err(TakeEnded::OutOfTime));

@@ -24,7 +24,7 @@ use crate::addr::{ObjectPages, Pfn};
 use crate::hash::mix;
 use crate::links::Links;
 use crate::lock::Spin;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
 use treap::ByPage;
@@ -66,7 +66,7 @@ impl<M: Machine> Links<M> {
         member.end.set(pages.end);
         let shard = self.shard_of(member);
         self.object(ObjectId(member.object.get())).nr_members.fetch_add(1, Ordering::Relaxed);
-        let _lock = Spin::lock(&shard.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::Shard, &shard.lock, &self.machine);
         self.in_shard(shard).insert(id);
     }
 
@@ -74,7 +74,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn widen_member(&self, id: MemberId, pages: ObjectPages) {
         let member = id.data(&self.machine);
         let shard = self.shard_of(member);
-        let _lock = Spin::lock(&shard.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::Shard, &shard.lock, &self.machine);
         member.first.set(member.first.get().min(pages.start));
         member.end.set(member.end.get().max(pages.end));
         self.in_shard(shard).changed(id);
@@ -85,7 +85,7 @@ impl<M: Machine> Links<M> {
         let member = id.data(&self.machine);
         self.object(ObjectId(member.object.get())).nr_members.fetch_sub(1, Ordering::Relaxed);
         let shard = self.shard_of(member);
-        let _lock = Spin::lock(&shard.lock, &self.machine);
+        let _lock = Spin::lock(LockKind::Shard, &shard.lock, &self.machine);
         self.in_shard(shard).remove(id);
     }
 
@@ -113,7 +113,7 @@ impl<M: Machine> Links<M> {
         while let Some(shard) = shards.get(at.shard) {
             // Members that joined before the caller's grace period are found.
             if shard.root.load(Ordering::Acquire) != 0 {
-                let _lock = Spin::lock(&shard.lock, &self.machine);
+                let _lock = Spin::lock(LockKind::Shard, &shard.lock, &self.machine);
                 let tree = self.in_shard(shard);
                 if let Some(id) = tree.next(pages, at.after) {
                     let member = id.data(&self.machine);

@@ -22,7 +22,7 @@ use crate::addr::{ObjectPages, OptPfn, Pfn};
 use crate::frame::{Claim, Fill, OutOfFrames, PoolId, PoolRefusal, SubpoolId};
 use crate::links::Links;
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::pace::Pace;
 use crate::policy::folio::around;
 use crate::space::vma::ObjectId;
@@ -65,7 +65,7 @@ impl<M: Machine> Links<M> {
         let nr_all =
             pages.end.saturating_sub(around(pages.start, pool.order()).start).div_ceil(pool.order().nr_pages());
         self.can_have(subpool, pool, nr_all).map_err(ReserveRefusal::Pool)?;
-        let _reserving = lock_word(&self.object(id).reserving, &self.machine);
+        let _reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
         let marked = self.begin_to_reserve((id, pool), pages, frame);
         let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
             let nr = self.nr_reserving(id, pages);
@@ -138,7 +138,7 @@ impl<M: Machine> Links<M> {
         let whole = |page: u64| page.checked_next_multiple_of(pool.order().nr_pages()).unwrap_or(u64::MAX);
         let end = if pages.end == ObjectPages::ALL.end { pages.end } else { around(pages.end, pool.order()).start };
         let pages = ObjectPages { start: whole(pages.start), end };
-        let _reserving = lock_word(&self.object(id).reserving, &self.machine);
+        let _reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
         let mut nr = 0;
         self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.begin_unreserving()));
         // Before the words are empty: a fault that finds one so may want the page.

@@ -4,7 +4,7 @@ use super::AddressSpace;
 use super::lock::Writer;
 use crate::frame::Fill;
 use crate::lock::lock_word;
-use crate::machine::{Flush, Machine};
+use crate::machine::{Flush, LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::table::take::{Guards, Removal};
 use core::ops::ControlFlow;
@@ -59,7 +59,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let tree = self.tree(writer).snapshot();
         let _ = tree.for_each(Self::user_range(), &mut |vma| {
             if self.is_private_of_pool(&vma) {
-                let _resize = lock_word(&self.vm.object(vma.object).resize, &self.vm.machine);
+                let _resize = lock_word(LockKind::ObjectResize, &self.vm.object(vma.object).resize, &self.vm.machine);
                 self.end_claims_in(writer, &tree, vma.range);
                 self.remove_pages(writer, &Removal::keeping_tables(vma.range, Guards::Remove), Why::Unmap);
             }

@@ -4,7 +4,7 @@
 
 use super::{AddressSpace, SpaceData};
 use crate::lock::{WordLock, is_free, lock_word};
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::section::KeepsTables;
 use crate::section::visit::CpusLine;
 
@@ -29,7 +29,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes the writer lock. Called outside sections, with nothing held.
     pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
         self.vm.assert_outside();
-        Writer { data: self.data, _lock: Some(lock_word(&self.data.writer.word, &self.vm.machine)) }
+        Writer { data: self.data, _lock: Some(lock_word(LockKind::Writer, &self.data.writer.word, &self.vm.machine)) }
     }
 
     /// A guard without the lock, for a space that no other thread can name: a child that fork has

@@ -17,7 +17,7 @@ use crate::frame::lay_out::{REMOVED, first_desc_of};
 use crate::frame::mem_sections::{MEM_SECTION_SHIFT, frames_of};
 use crate::frame::{FrameDesc, FrameKind, Frames, Memory};
 use crate::lock::lock_word;
-use crate::machine::{FrameRange, Machine};
+use crate::machine::{FrameRange, LockKind, Machine};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
@@ -42,7 +42,7 @@ impl<M: Machine> Memory<M> {
 
     fn try_add_foreign(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
         let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         self.lay_out_all(range, &sections, &|| self.machine.foreign_frames(range).then_some(()))?;
         let mut pace = Pace::new(&self.machine);
         for section in sections {
@@ -70,7 +70,7 @@ impl<M: Machine> Memory<M> {
 
     fn try_remove_foreign(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
         let sections = sections_of(range).ok_or(RemoveMemoryRefusal::NotSections)?;
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         if range.end() > self.nr_frames() || !sections.clone().all(|section| self.frames.is_foreign_section(section)) {
             return Err(RemoveMemoryRefusal::NotThere);
         }
@@ -98,7 +98,7 @@ impl<M: Machine> Memory<M> {
 
     /// Counts an object that names these frames. `false` if some are not foreign.
     pub(crate) fn name_foreign(&self, range: &FrameRange) -> bool {
-        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         let is_inside = (1..=self.nr_frames()).contains(&range.nr_frames) && range.end() <= self.nr_frames();
         if !is_inside || !sections_around(range).all(|section| self.frames.is_foreign_section(section)) {
             return false;

@@ -17,7 +17,7 @@ use crate::addr::{BlockId, Pfn};
 use crate::frame::runs::BLOCK_WORDS;
 use crate::frame::{FrameKind, Memory, word_base};
 use crate::lock::{WordLock, lock_word};
-use crate::machine::{FrameRange, Machine};
+use crate::machine::{FrameRange, LockKind, Machine};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
@@ -35,12 +35,12 @@ impl<M: Machine> Memory<M> {
     /// Begins to empty whole sections that are there. Isolates what is free.
     pub(crate) fn begin_to_empty(&self, range: FrameRange) -> Result<Emptied<'_, M>, RemoveMemoryRefusal> {
         let sections = sections_of(&range).ok_or(RemoveMemoryRefusal::NotSections)?;
-        let _lock = lock_word(&self.frames.emptying, &self.machine);
+        let _lock = lock_word(LockKind::Emptying, &self.frames.emptying, &self.machine);
         // Memory of the beginning that has not had its turn is there, too.
         let has_turn = |section| !self.is_taken(section) || self.frames.is_present(section);
         while !sections.clone().all(has_turn) && self.next_section() {}
         {
-            let _resizes = lock_word(&self.frames.resizes, &self.machine);
+            let _resizes = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
             self.are_present(&range, sections.clone())?;
         }
         let emptied = Emptied { memory: self, range, _lock };
@@ -97,7 +97,7 @@ impl<M: Machine> Emptied<'_, M> {
     pub(crate) fn remove(mut self) {
         let memory = self.memory;
         debug_assert!(self.frames().all(|pfn| memory.is_isolated(pfn)), "a frame that is in use does not go");
-        let _resizes = lock_word(&memory.frames.resizes, &memory.machine);
+        let _resizes = lock_word(LockKind::MemoryResize, &memory.frames.resizes, &memory.machine);
         memory.finish_removal(&self.range);
         // Nothing is given back.
         self.range.nr_frames = 0;

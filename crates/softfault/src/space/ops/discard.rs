@@ -22,7 +22,7 @@
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::{WordLock, lock_word};
-use crate::machine::{CpuSet, Machine};
+use crate::machine::{CpuSet, LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::pace;
 use crate::source::object::{MAX_OBJECT_BYTES, ObjectData};
@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn object_grow(&self, id: ObjectId, size_bytes: u64) {
         self.assert_outside();
         let data = self.object(id);
-        let _resize = lock_word(&data.resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &data.resize, &self.machine);
         let old_bytes = data.size_bytes.get();
         if size_bytes > old_bytes && self.foreign_frames_of(id).is_none() {
             self.grow_from(id, old_bytes, size_bytes.min(MAX_OBJECT_BYTES));
@@ -86,7 +86,7 @@ impl<M: Machine> Vm<M> {
     /// Takes `resize`. A smaller size waits for forks that another one has made copy again: then they end.
     fn lock_to_set_size<'a>(&'a self, data: &'a ObjectData, size_bytes: u64) -> WordLock<'a, M> {
         loop {
-            let resize = lock_word(&data.resize, &self.machine);
+            let resize = lock_word(LockKind::ObjectResize, &data.resize, &self.machine);
             if size_bytes >= data.size_bytes.get() {
                 return resize;
             }
@@ -124,7 +124,7 @@ impl<M: Machine> Vm<M> {
 
     pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
         self.assert_outside();
-        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         self.fence_reads(id);
         self.remove_from(id, pages);
     }

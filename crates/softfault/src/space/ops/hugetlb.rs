@@ -114,7 +114,7 @@ impl<M: Machine> Vm<M> {
         const MOST_LOST: u32 = 16;
         self.call();
         let id = pool_of(order)?;
-        let _resize = lock_word(&self.pool(id).resize, &self.machine);
+        let _resize = lock_word(id.size_lock(), &self.pool(id).resize, &self.machine);
         let mut pace = Pace::new(&self.machine);
         // Those that stayed because there were no frames for their descriptors. Others may make more meanwhile, and end them.
         let nr_surplus = self.hugetlb_counts_of(id).surplus;
@@ -154,8 +154,8 @@ impl<M: Machine> Vm<M> {
     #[cfg(feature = "hugetlb")]
     pub fn demote_hugepages(&self, nr: u64) -> Result<u64, HugetlbError> {
         self.call();
-        let _from = lock_word(&self.pool(PoolId::Of1G).resize, &self.machine);
-        let _to = lock_word(&self.pool(PoolId::Of2M).resize, &self.machine);
+        let _from = lock_word(PoolId::Of1G.size_lock(), &self.pool(PoolId::Of1G).resize, &self.machine);
+        let _to = lock_word(PoolId::Of2M.size_lock(), &self.pool(PoolId::Of2M).resize, &self.machine);
         let mut pace = Pace::new(&self.machine);
         for nr_done in 0..nr {
             pace.step();

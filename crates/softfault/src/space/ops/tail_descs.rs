@@ -19,7 +19,7 @@ use crate::account::Event;
 use crate::addr::{BlockId, ObjectPages, Order};
 use crate::frame::{Fill, FrameList, OutOfFrames, nr_frames_of_tails};
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::policy::folio::around;
 use crate::source::handle::SharedObject;
@@ -120,7 +120,7 @@ impl<M: Machine> Vm<M> {
         if self.object_pool(id).is_some() {
             return Err(TailDescsRefusal::InPool);
         }
-        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         let found = self.with_large_folio(id, page, |head| (head, self.frames.lacks_tail_descs(BlockId::of(head.pfn))));
         let (head, lacks_tail_descs) = found.ok_or(TailDescsRefusal::NoFolio)?;
         if lacks_tail_descs {
@@ -188,7 +188,7 @@ impl<M: Machine> Vm<M> {
         order: Order,
         mut spares: FrameList,
     ) -> Result<u64, TailDescsRefusal> {
-        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        let _resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         let found = self.with_large_folio(id, page, |head| {
             let lacks_tail_descs = self.frames.lacks_tail_descs(BlockId::of(head.pfn));
             if lacks_tail_descs && head.order == order && order == Order::PMD {

@@ -3,7 +3,7 @@
 
 use crate::addr::Order;
 use crate::lock::lock_word;
-use crate::machine::CpuId;
+use crate::machine::{CpuId, LockKind};
 use crate::policy::folio::FolioOrders;
 use crate::source::handle::SharedObject;
 use crate::space::Vm;
@@ -29,7 +29,8 @@ fn with_folio() -> (&'static Vm<Plain>, Object) {
 fn waits_with_nothing_held(what: &str, call: impl FnOnce(&'static Vm<Plain>, &Object)) {
     let (vm, object) = with_folio();
     object.free_tail_descs(0).unwrap();
-    let lock = Rc::new(RefCell::new(Some(lock_word(&vm.object(object.id).resize, &vm.machine))));
+    let lock =
+        Rc::new(RefCell::new(Some(lock_word(LockKind::ObjectResize, &vm.object(object.id).resize, &vm.machine))));
     let nr_turns = Rc::new(Cell::new(0));
     let (locked, turns) = (lock.clone(), nr_turns.clone());
     testing::on_relax(move || {

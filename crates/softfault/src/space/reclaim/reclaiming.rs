@@ -3,7 +3,7 @@
 
 use crate::frame::Pressure;
 use crate::lock::{WordLock, is_free, lock_word};
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::sync::Word;
 
 /// One CPU at a time reacts.
@@ -29,6 +29,6 @@ impl Reclaiming {
     }
 
     pub(super) fn lock<'a, M: Machine>(&'a self, machine: &'a M) -> Reaction<'a, M> {
-        Reaction { _lock: lock_word(&self.word, machine), pressure: &self.pressure }
+        Reaction { _lock: lock_word(LockKind::Reclaiming, &self.word, machine), pressure: &self.pressure }
     }
 }

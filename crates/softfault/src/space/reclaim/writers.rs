@@ -12,7 +12,7 @@
 //! Locks on entry: any but spinlocks, no section. Takes a spinlock of its own, under which nothing waits.
 
 use crate::lock::Spin;
-use crate::machine::{Machine, StorageId};
+use crate::machine::{LockKind, Machine, StorageId};
 use crate::sync::{Ordering, Word};
 
 /// Storages that are written at a time, and so the callers that storages without an answer can keep. A guess: the
@@ -64,7 +64,7 @@ impl Writers {
 
     /// Claims a storage, unless another caller has it, or all places are taken.
     pub(crate) fn claim<M: Machine>(&self, storage: StorageId, machine: &M) -> Option<StorageClaim<'_>> {
-        let _lock = Spin::lock(&self.lock, machine);
+        let _lock = Spin::lock(LockKind::Writers, &self.lock, machine);
         if self.is_claimed(storage) {
             return None;
         }
@@ -102,7 +102,7 @@ impl StorageClaim<'_> {
         if mine.get() == storage.0 {
             return true;
         }
-        let _lock = Spin::lock(&self.writers.lock, machine);
+        let _lock = Spin::lock(LockKind::Writers, &self.writers.lock, machine);
         if self.writers.is_claimed(storage) {
             return false;
         }

@@ -24,7 +24,7 @@ use super::carry::{Carries, MoveRange, Source};
 use crate::addr::PageRange;
 use crate::frame::OutOfFrames;
 use crate::lock::lock_word;
-use crate::machine::Machine;
+use crate::machine::{LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
@@ -72,7 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // A smaller size drops private copies by a walk over mappings, under `resize`. None may come
         // from a place that the walk has not reached to one that it has passed (I54).
         let resize = (carries == Carries::Copies).then(|| &self.vm.object(vma.object).resize);
-        let _resize = resize.map(|word| lock_word(word, &self.vm.machine));
+        let _resize = resize.map(|word| lock_word(LockKind::ObjectResize, word, &self.vm.machine));
         let m = MoveRange { old, new, source, carries };
         let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
