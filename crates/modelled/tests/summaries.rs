@@ -4,6 +4,7 @@
 use common::{Modelled, arena_frames, explore, run};
 use softfault_modelled::addr::{Order, Pfn};
 use softfault_modelled::hooks::{FewBlocks, Trees};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Block groups of one block, so that three levels need no more: blocks 0 and 1 have words of
 /// their own below one word, 64 lies below another.
@@ -53,6 +54,56 @@ fn what_comes_back_is_taken_at_once() {
 fn something_comes_and_goes_on_either_side() {
     const ACTORS: &[Actor] = &[|t| assert!((t.give(1), t.take(1)).1), |t| t.give(0)];
     after(&[], ACTORS, |t| assert_eq!(t.offering(), Some(0)));
+}
+
+/// Free pages of a pool, of which the bits are all that says so, and what is done to them at once.
+fn after_pages(free: &'static [u32], actors: &'static [Actor], left: Option<u32>) {
+    explore(3, move || {
+        let first: Pfn = arena_frames();
+        let trees: &'static Trees = Box::leak(Box::new(Trees::over(&Modelled, first, NR_BLOCKS, NR_BLOCKS as usize)));
+        free.iter().for_each(|b| trees.put_page(*b));
+        run(actors.iter().map(|actor| Box::new(move || actor(trees)) as Box<dyn FnOnce() + Send>).collect());
+        assert!(trees.finds_all_pages(), "I40: a page is passed over");
+        assert_eq!(trees.page(), left);
+    });
+}
+
+/// Of two CPUs one gets the page, and it can come back at once.
+#[test]
+fn one_cpu_takes_a_page() {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    const TAKE: Actor = |t| {
+        let nr = u32::from(t.take_page(0)) + u32::from(t.take_page(0));
+        TAKEN.fetch_add(nr, Relaxed);
+    };
+    explore(3, || {
+        let first: Pfn = arena_frames();
+        let trees: &'static Trees = Box::leak(Box::new(Trees::over(&Modelled, first, NR_BLOCKS, NR_BLOCKS as usize)));
+        trees.put_page(0);
+        let before = TAKEN.load(Relaxed);
+        run((0..2).map(|_| Box::new(move || TAKE(trees)) as Box<dyn FnOnce() + Send>).collect());
+        assert_eq!(TAKEN.load(Relaxed) - before, 1, "I57: a page has one owner");
+        assert!(trees.page().is_none());
+    });
+    after_pages(&[0], &[|t| assert!(t.take_page(0)), |t| t.put_page(1)], Some(1));
+    after_pages(&[0], &[|t| assert!(t.take_page(0)), |t| t.put_page(64)], Some(64));
+    after_pages(
+        &[0],
+        &[
+            |t| {
+                if t.take_page(0) {
+                    t.put_page(0)
+                }
+            },
+            |t| {
+                if t.take_page(0) {
+                    t.put_page(0)
+                }
+            },
+        ],
+        Some(0),
+    );
+    after_pages(&[0, 1], &[|t| assert!(t.take_page(0)), |t| assert!(t.take_page(1))], None);
 }
 
 type BlockActor = fn(&FewBlocks);

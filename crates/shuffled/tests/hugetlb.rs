@@ -135,6 +135,43 @@ fn a_reservation_against_a_fault_that_is_refused() {
     assert!(refused.load(Relaxed) > 0);
 }
 
+/// The first reservation of an object makes the node of its pages, while faults without one want the same page, and another one of
+/// that node, and the pool has one: whoever gets it, a page that was promised is there.
+#[test]
+fn the_first_reservation_against_faults() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(300, move || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        let object: &'static Object = Box::leak(Box::new(vm.new_hugetlb_object(2 * HUGE, Order::PMD).unwrap()));
+        let part = ObjectPart::new(object);
+        space.mmap_object(AT, 2 * HUGE, RW, MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE, part).unwrap();
+        let told = Arc::clone(&told);
+        let reserve = move || {
+            let reserved = object.reserve(0..512);
+            told[usize::from(reserved.is_ok())].fetch_add(1, Relaxed);
+            if reserved.is_ok() {
+                assert_eq!(touch(vm, space), Ok(()), "it was promised");
+            }
+        };
+        let fault = |at: u64| {
+            move || {
+                let active = space.activate();
+                let touched = access(space, vm, at, Some(7)).map(drop);
+                drop(active);
+                assert!(matches!(touched, Ok(()) | Err(FaultError::NoHugePage)), "{touched:?}");
+            }
+        };
+        run(3, vec![Box::new(reserve), Box::new(fault(AT)), Box::new(fault(AT + HUGE))]);
+        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        object.discard(0..1024);
+        assert_eq!(free(vm), (1, 1, 0));
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
 /// H9: the last mapping of an object goes while a fault fills its page in. The fault counts nothing in the object, so the end waits
 /// for it, and the page and its claim are the pool's again.
 #[test]

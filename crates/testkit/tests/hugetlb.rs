@@ -18,6 +18,8 @@ mod gib_private;
 mod locks;
 #[path = "hugetlb/moves.rs"]
 mod moves;
+#[path = "hugetlb/nodes.rs"]
+mod nodes;
 #[path = "hugetlb/of_both_sizes.rs"]
 mod of_both_sizes;
 #[path = "hugetlb/private.rs"]

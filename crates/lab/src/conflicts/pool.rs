@@ -7,6 +7,7 @@
 use super::machine::{self, Simulated};
 use super::options::{Layout, OBJECT_AT, Options, PAGE_BYTES, Pages};
 use crate::error::LabError;
+use softfault_recorded::addr::Access;
 use softfault_recorded::{AddressSpace, HugetlbLocking, MapFlags, ObjectPart, Order, Prot, SharedObject, Vm};
 
 /// As the options say; the recorded core has types of its own.
@@ -20,6 +21,8 @@ pub fn name(options: &Options) -> Option<&'static str> {
     options.layout.is_of_pool().then(|| options.hugetlb_locking.name())
 }
 
+/// Below the pages of the pool.
+const STACK_AT: u64 = OBJECT_AT / 2;
 /// Bytes of a page.
 const BYTES: u64 = Pages::HUGE.nr_frames() * PAGE_BYTES;
 
@@ -38,8 +41,25 @@ pub fn map<'vm>(
     let new_file = || vm.new_hugetlb_object(wanted * BYTES, order);
     let file = (options.layout == Layout::Pool).then(new_file).transpose();
     let file = file.map_err(|e| LabError::subsystem("new_hugetlb_object", e))?;
+    if let Some(file) = &file {
+        let pages = 0..wanted * Pages::HUGE.nr_frames();
+        file.reserve(pages).map_err(|e| LabError::subsystem("pages of the file", e))?;
+    }
     (0..options.cpus).zip(spaces).try_for_each(|(cpu, space)| map_pages_of(cpu, space, options, file.as_ref()))?;
+    (0..options.cpus).zip(spaces).try_for_each(|(cpu, space)| touch_stack(cpu, space))?;
+    machine::become_cpu(0);
     Ok(file)
+}
+
+/// Touches one small page, as each program does before it touches one of a pool: the CPU's first fault costs lines of its own.
+fn touch_stack(cpu: u16, space: &AddressSpace<Simulated>) -> Result<(), LabError> {
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED;
+    let mapped = space.mmap(STACK_AT, PAGE_BYTES, Prot::READ | Prot::WRITE, flags);
+    mapped.map_err(|e| LabError::subsystem(format!("mmap of the stack of CPU {cpu}"), e))?;
+    machine::become_cpu(cpu);
+    let _running = space.activate();
+    let touched = space.handle_fault(STACK_AT, Access::Write);
+    touched.map(drop).map_err(|e| LabError::subsystem(format!("the stack of CPU {cpu}"), e))
 }
 
 /// Each CPU unmaps its pages, takes them out of the file, and maps them again, which reserves them: as it was before the faults,

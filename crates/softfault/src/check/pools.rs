@@ -36,12 +36,15 @@ impl<M: Machine> Vm<M> {
     fn check_pool(&self, pool: PoolId, nr_private: u64) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let (mut nr, mut nr_free) = (0, 0);
-        for b in blocks.there().filter(|b| blocks.at(*b).pool_order() == Some(pool.order())) {
+        let is_of_pool = |b: BlockId| blocks.at(b).pool_order() == Some(pool.order());
+        for b in blocks.there() {
             let first = first_of(b, pool.order());
-            nr += u64::from(first == b);
-            nr_free += u64::from(first == b && blocks.at(b).is_free_in_pool());
-            let is_whole = blocks.at(first).pool_order() == Some(pool.order());
-            if !is_whole || first != b && blocks.at(b).is_free_in_pool() {
+            let is_page = is_of_pool(b) && first == b;
+            let is_free = blocks.summary.holds(pool.kind(), b);
+            nr += u64::from(is_page);
+            nr_free += u64::from(is_free);
+            let is_found = !is_free || is_page && blocks.summary.says(pool.kind(), b);
+            if is_of_pool(b) && !is_of_pool(first) || !is_found {
                 return Err(Broken::Pool(b.first_frame()));
             }
         }

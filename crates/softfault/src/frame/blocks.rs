@@ -64,6 +64,11 @@ impl Blocks {
     /// Those of some blocks that offer a kind, from `from` on and wrapping around. Each is looked
     /// up lazily.
     pub(crate) fn offering(&self, kind: Kind, some: BlockRange, from: BlockId) -> impl Iterator<Item = BlockId> {
+        self.named(kind, some, from).filter(move |b| self.at(*b).offers(kind))
+    }
+
+    /// Those that the summaries name, which may be outdated, in the same order. No block is looked at.
+    pub(crate) fn named(&self, kind: Kind, some: BlockRange, from: BlockId) -> impl Iterator<Item = BlockId> {
         let from = if some.contains(from) { from } else { some.start };
         let parts = [BlockRange { start: from, ..some }, BlockRange { end: from, ..some }];
         parts.into_iter().flat_map(move |mut part| {
@@ -72,7 +77,6 @@ impl Blocks {
                 part.start = BlockId(b.0 + 1);
                 Some(b)
             })
-            .filter(move |b| self.at(*b).offers(kind))
         })
     }
     /// Those that offer one of two, in order.

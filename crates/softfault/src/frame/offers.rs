@@ -5,7 +5,7 @@
 //! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
 //! orders of runs it has lost, bits 36..40; of one with marks, whether its runs have been looked
-//! for, bit 40: until then the summaries are not told as they go; of a page of a pool, bits 41..44:
+//! for, bit 40: until then the summaries are not told as they go; of a page of a pool, bits 41..43:
 //! `block/pool.rs`. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
 
@@ -27,8 +27,6 @@ pub(super) const SEEN: u64 = 1 << 40;
 pub(super) const POOL: u64 = 1 << 41;
 /// The page of a pool has 1 GiB.
 pub(super) const POOL_1G: u64 = 1 << 42;
-/// The first block of a page that is free in its pool.
-pub(super) const POOL_FREE: u64 = 1 << 43;
 /// Free frames that make a block worth reserving: refills of four frames on average; a
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
 pub(super) const ROOM_FRAMES: u64 = 32;
@@ -38,7 +36,7 @@ pub(super) const ROOM_FRAMES: u64 = 32;
 pub(super) fn offers(state: u64) -> u32 {
     let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
     if nr_free == 0 {
-        return pool_kind(state);
+        return 0;
     }
     let mut bits = Kind::Any.bit();
     let is_whole = nr_free == BLOCK_FRAMES;
@@ -66,15 +64,6 @@ pub(super) fn offers(state: u64) -> u32 {
         bits |= Kind::Room.bit();
     }
     bits | Kind::runs_up_to(run)
-}
-
-/// Returns the bit of the kind that a block without free frames offers; 0 if it offers none.
-fn pool_kind(state: u64) -> u32 {
-    match state & (POOL_FREE | POOL_1G) {
-        POOL_FREE => Kind::Pool2M.bit(),
-        seen if seen & POOL_FREE != 0 => Kind::Pool1G.bit(),
-        _ => 0,
-    }
 }
 
 /// Order of the largest run that the last search found.
@@ -134,8 +123,7 @@ mod tests {
         let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
         let has = |kind: Kind| match kind {
             Kind::Any => nr_free > 0,
-            Kind::Pool2M => nr_free == 0 && state & POOL_FREE != 0 && state & POOL_1G == 0,
-            Kind::Pool1G => nr_free == 0 && state & POOL_FREE != 0 && state & POOL_1G != 0,
+            Kind::Pool2M | Kind::Pool1G => false,
             Kind::Fixed => nr_free > 0 && class == Class::Fixed && !is_reserved,
             Kind::Pinned => nr_free > 0 && class == Class::Pinned && !is_reserved,
             Kind::Shared => nr_free > 0 && class == Class::Shared && !is_reserved,
@@ -163,7 +151,7 @@ mod tests {
                 | flag(8, PINNED)
                 | flag(16, SHARED)
                 | flag(32, SEEN)
-                | flag(64, POOL | POOL_FREE)
+                | flag(64, POOL)
                 | flag(128, POOL | POOL_1G)
         });
         for flags in flags {
@@ -191,8 +179,7 @@ mod tests {
             PINNED,
             SHARED,
             POOL,
-            POOL | POOL_FREE,
-            POOL | POOL_1G | POOL_FREE,
+            POOL | POOL_1G,
         ];
         for flag in flags {
             for used in 0..=BLOCK_FRAMES {

@@ -6,8 +6,9 @@
 //!      ▲                      │       ▲                       │
 //!      └────── take out ──────┘       └──────── put ──────────┘
 //! ```
-//! There is no list and no lock. A page that is free in its pool is a mark of its first block, and the summaries find
-//! it as they find free frames: CPUs search their home blocks first. The CPU that clears the mark owns the page.
+//! There is no list and no lock. A page that is free in its pool is a bit of the summaries, which find
+//! it as they find free frames: CPUs search their home blocks first. The CPU that clears the bit owns the page, so
+//! neither search nor take touches a line of the page or of its block.
 //!
 //! The descriptors of a free page are all zero, as those of free frames. Those of its tails may be free memory
 //! (`tail_descs.rs`). The bitmaps say that all of its frames are in use. The blocks say whether it is zero, as they
@@ -55,7 +56,7 @@ impl PoolId {
         }
     }
 
-    const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> Kind {
         match self {
             PoolId::Of2M => Kind::Pool2M,
             PoolId::Of1G => Kind::Pool1G,
@@ -124,7 +125,7 @@ impl<M: Machine> Memory<M> {
     /// Puts a page that the caller owns into its pool, free.
     pub(crate) fn pool_put(&self, pool: PoolId, first: Pfn) {
         self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1);
-        self.frames.blocks.at(BlockId::of(first)).offer_page();
+        self.frames.blocks.at(BlockId::of(first)).put_page(pool.kind());
     }
 
     /// Takes a free page of the pool. The caller has a claim to one.
@@ -141,13 +142,13 @@ impl<M: Machine> Memory<M> {
     fn pool_find(&self, pool: PoolId) -> Option<Pfn> {
         let (blocks, home) = (&self.frames.blocks, self.home_range());
         let mut pace = Pace::new(&self.machine);
-        let near = [home, blocks.names()].into_iter().flat_map(|some| blocks.offering(pool.kind(), some, home.start));
+        let near = [home, blocks.names()].into_iter().flat_map(|some| blocks.named(pool.kind(), some, home.start));
         { near }.inspect(|_| pace.step()).map(BlockId::first_frame).find(|first| self.pool_take_at(pool, *first))
     }
 
     /// Takes the page at `first` if it is free in the pool. The caller has a claim to one.
     pub(super) fn pool_take_at(&self, pool: PoolId, first: Pfn) -> bool {
-        let is_taken = self.frames.blocks.at(BlockId::of(first)).take_page(pool.order());
+        let is_taken = self.frames.blocks.at(BlockId::of(first)).take_page(pool.kind());
         if is_taken {
             self.this_cpu_data().batches.nr_in_pools[pool as usize].add_owned(1u64.wrapping_neg());
         }

@@ -1,6 +1,7 @@
 //! A page that changes its size between a look at it and the attempt to take it.
 
 use crate::addr::{BlockId, Order};
+use crate::frame::summary::Kind;
 use crate::testing::vm;
 use crate::tunables::Tunables;
 
@@ -11,9 +12,9 @@ fn a_page_of_another_size_is_not_taken() {
     assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
     let b = (0..8).map(BlockId).find(|b| vm.frames.blocks.at(*b).is_free_in_pool()).unwrap();
     let block = vm.frames.blocks.at(b);
-    assert!(!block.take_page(Order::PUD) && block.is_free_in_pool());
-    assert!(block.take_page(Order::PMD) && !block.is_free_in_pool());
-    assert!(!block.take_page(Order::PMD));
-    block.offer_page();
+    assert!(!block.take_page(Kind::Pool1G) && block.is_free_in_pool());
+    assert!(block.take_page(Kind::Pool2M) && !block.is_free_in_pool());
+    assert!(!block.take_page(Kind::Pool2M));
+    block.put_page(Kind::Pool2M);
     assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
 }

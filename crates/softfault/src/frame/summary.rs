@@ -288,6 +288,28 @@ impl Summary {
         }
     }
 
+    /// Takes what the bit of block `b` stands for, of a kind whose bits are all that says so (`block/pool.rs`). Returns whether
+    /// it was there: one CPU of several gets it.
+    pub(crate) fn take(&self, kind: Kind, b: BlockId) -> bool {
+        debug_assert!(kind.is_rare(), "a set bit says that there is something");
+        let at = self.place_of(b);
+        let bit = 1 << at.bit;
+        if self.bits(kind, at) & bit == 0 {
+            return false;
+        }
+        let before = self.word(kind, at).fetch_and(!bit, Ordering::AcqRel);
+        if before == bit && self.nr_levels > 1 {
+            self.withdraw_row(kind, at);
+        }
+        before & bit != 0
+    }
+
+    /// Whether the bit of block `b` says that it has something.
+    pub(crate) fn holds(&self, kind: Kind, b: BlockId) -> bool {
+        let at = self.place_of(b);
+        self.bits(kind, at) & 1 << at.bit != 0
+    }
+
     /// Withdraws block `b`, which has nothing of the kind any more. `has` looks again.
     pub(crate) fn withdraw(&self, kind: Kind, b: BlockId, has: impl Fn() -> bool) {
         let at = self.place_of(b);

@@ -46,9 +46,34 @@ impl Trees {
         seen != 0
     }
 
+    /// Puts a page that begins with block `b` into its pool (`frame/block/pool.rs`).
+    pub fn put_page(&self, b: u32) {
+        self.summary.offer(Kind::Pool2M, BlockId(b));
+    }
+
+    /// Takes it, if it is there.
+    pub fn take_page(&self, b: u32) -> bool {
+        self.summary.take(Kind::Pool2M, BlockId(b))
+    }
+
+    /// The first page that a search finds.
+    pub fn page(&self) -> Option<u32> {
+        self.summary.first_in(Kind::Pool2M, &self.all()).map(|b| b.0)
+    }
+
+    /// Whether a search at rest finds each page that is there.
+    pub fn finds_all_pages(&self) -> bool {
+        let is_there = |b: &u32| self.summary.holds(Kind::Pool2M, BlockId(*b));
+        (0..self.nr_blocks).filter(is_there).all(|b| self.summary.says(Kind::Pool2M, BlockId(b)))
+    }
+
+    fn all(&self) -> BlockRange {
+        BlockRange { start: BlockId(0), end: BlockId(self.nr_blocks) }
+    }
+
     /// The first block that a search finds.
     pub fn offering(&self) -> Option<u32> {
-        self.summary.first_in(Kind::Any, &BlockRange { start: BlockId(0), end: BlockId(self.nr_blocks) }).map(|b| b.0)
+        self.summary.first_in(Kind::Any, &self.all()).map(|b| b.0)
     }
 
     /// Whether a search at rest finds each block that has something.

@@ -1,7 +1,8 @@
 //! Checks of objects at rest: I14 for their references, I12 for their frames. Part of `Vm::check`.
 
+use super::node::Below;
 use super::object_slot::Top;
-use super::slot::{Below, ObjectPage, PageFrame, PageSlot, level_of};
+use super::slot::{ObjectPage, PageFrame, PageSlot, level_of};
 use super::swapped::Swapped;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::check::broken::Broken;
@@ -174,7 +175,7 @@ impl<M: Machine> Vm<M> {
         for i in 0..512 {
             let word: &Word = mem::view(&self.machine, node, i * 8);
             if let Below::Node(below) = Below::of(word.get()) {
-                self.count_nodes(below, height - 1, counts);
+                self.count_nodes(below.pfn, height - 1, counts);
             }
         }
     }

@@ -15,7 +15,8 @@
 
 use super::cut_nodes::CutNodes;
 use super::cut_plan::{Plan, pieces};
-use super::slot::{Below, PageFrame, PageSlot, level_of};
+use super::node::Below;
+use super::slot::{PageFrame, PageSlot, level_of};
 use crate::addr::{BlockId, ObjectPages, Order, PAGE_SIZE, Pfn};
 use crate::frame::{Content, FrameState};
 use crate::links::Links;
@@ -97,7 +98,7 @@ impl<M: Machine> Links<M> {
                 return slot;
             }
             node = match Below::of(slot.word().get()) {
-                Below::Node(below) => below,
+                Below::Node(below) => below.pfn,
                 _ => {
                     let Some(below) = nodes.take() else { return slot };
                     slot.put_node(below);

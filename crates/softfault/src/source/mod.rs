@@ -27,6 +27,7 @@ pub(crate) mod fill_large;
 pub(crate) mod handle;
 pub(crate) mod keep;
 pub(crate) mod members;
+mod node;
 pub(crate) mod object;
 pub(crate) mod object_slot;
 mod pages;

@@ -16,8 +16,9 @@
 //!
 //! Locks on entry: none.
 
+use super::node::{Below, Node};
 use super::object_slot::{ObjectSlot, Top};
-use super::slot::{Below, INDEX_BITS, LostFill, PageFrame, PageSlot, level_of};
+use super::slot::{INDEX_BITS, LostFill, PageFrame, PageSlot, level_of};
 use super::spread::{GAP_BITS, Spread, TOO_MANY_PAGES};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::built::{FILES, HUGETLB};
@@ -247,11 +248,12 @@ impl<M: Machine> Links<M> {
         self.assert_inside(inside);
         let top = Top::of(&self.object(id).top);
         let index = top.in_tree(index);
-        let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
+        let top_node = top.node().filter(|_| top.reaches(index)).map(Node::plain);
+        let Some(mut node) = top_node else { return ObjectSlot::Low(top) };
         let mut level = top.height();
         loop {
             level -= 1;
-            let slot = PageSlot::new(mem::view(&self.machine, node, 0), level, index);
+            let slot = PageSlot::new(mem::view(&self.machine, node.pfn, 0), level, index).with(node.zero);
             if level == 0 {
                 return ObjectSlot::Page(slot);
             }
@@ -282,6 +284,11 @@ impl<M: Machine> Links<M> {
         }
     }
 
+    /// Makes a frame of zeroes, owned by the caller alone, a node of the object.
+    pub(super) fn make_node(&self, id: ObjectId, pfn: Pfn) {
+        self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
+    }
+
     /// The same for a node on the way to a page of that order.
     pub(crate) fn object_fill_node(
         &self,
@@ -291,7 +298,7 @@ impl<M: Machine> Links<M> {
         order: Order,
         pfn: Pfn,
     ) -> Result<(), LostFill> {
-        self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
+        self.make_node(id, pfn);
         match slot {
             ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) => slot.fill_node(pfn),
             ObjectSlot::Low(top) => self.raise_top(id, index, *top, order, pfn),
@@ -306,10 +313,11 @@ impl<M: Machine> Links<M> {
             None => {
                 let index = seen.in_tree(index);
                 let reaches = (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX);
-                reaches.max(level_of(order) + 1)
+                // Above the words of pages of a pool one more, which says what they mean (`node.rs`).
+                reaches.max(level_of(order) + 1 + u32::from(seen.spread().is_some()))
             }
             Some(below) => {
-                first.set(OptPfn::some(below).to_word());
+                first.set(Node::plain(below).to_word());
                 seen.height() + 1
             }
         };

@@ -97,6 +97,14 @@ impl<'a> ObjectSlot<'a> {
         }
     }
 
+    /// Where the node that has the words of pages of that order is missing, if it is all that is missing.
+    pub(super) fn place_above(&self, order: Order) -> Option<PageSlot<'_>> {
+        match self {
+            ObjectSlot::Hole(slot) if slot.level == level_of(order) + 1 => Some(*slot),
+            _ => None,
+        }
+    }
+
     /// The largest page for which there may be room around the one that was looked up: a node that is
     /// there stays.
     pub(super) fn most_order(&self) -> Order {

@@ -2,10 +2,11 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::node::{Below, Node};
 use super::object_slot::Top;
-use super::slot::{Below, INDEX_BITS, PageSlot};
+use super::slot::{INDEX_BITS, PageSlot};
 use super::spread::Spread;
-use crate::addr::{ObjectPages, Pfn};
+use crate::addr::ObjectPages;
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
@@ -18,7 +19,8 @@ impl<M: Machine> Links<M> {
     /// Calls `f` with the number and the slot of each page that is present, swapped out or being filled in,
     /// in order, until it breaks off. For a folio that is one word, `f` is called for the first page in
     /// the range only ([`PageSlot::nr_pages`]). Pages that are added or removed meanwhile may be missed.
-    /// An empty word of an upper node skips its whole span. Answers other CPUs, so it must not be called
+    /// An empty word of an upper node skips its whole span. A node whose pages are being reserved is one slot, of the word that
+    /// names it. Answers other CPUs, so it must not be called
     /// in a section.
     pub(crate) fn for_each_page(
         &self,
@@ -30,7 +32,7 @@ impl<M: Machine> Links<M> {
         let (Some(node), pace) = (top.node(), &mut Pace::new(&self.machine)) else {
             return ControlFlow::Continue(());
         };
-        let all = (node, top.height() - 1, 0);
+        let all = (Node::plain(node), top.height() - 1, 0);
         match top.spread() {
             None => self.walk_node(all, pages, None, pace, f),
             Some(spread) => {
@@ -44,7 +46,7 @@ impl<M: Machine> Links<M> {
     /// the tree.
     fn walk_node(
         &self,
-        (node, level, base): (Pfn, u32, u64),
+        (node, level, base): (Node, u32, u64),
         pages: ObjectPages,
         spread: Option<Spread>,
         pace: &mut Pace<'_, M>,
@@ -53,7 +55,7 @@ impl<M: Machine> Links<M> {
         let shift = INDEX_BITS * level;
         let first = (pages.start.saturating_sub(base) >> shift).min(512);
         let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
-        let words: &[Word; 512] = mem::view(&self.machine, node, 0);
+        let words: &[Word; 512] = mem::view(&self.machine, node.pfn, 0);
         // Where words have a line each, the first one is at a multiple.
         for i in (first..end).step_by(spread.map_or(1, |spread| spread.step(level))) {
             pace.step();
@@ -61,9 +63,9 @@ impl<M: Machine> Links<M> {
             let page = at.max(pages.start);
             match Below::of(word) {
                 // The range may be empty, and begin and end within a folio.
-                _ if word == 0 || page >= pages.end => {}
+                _ if node.zero.translate(word) == 0 || page >= pages.end => {}
                 Below::Node(below) if level > 0 => self.walk_node((below, level - 1, at), pages, spread, pace, f)?,
-                _ => f(page, PageSlot::new(words, level, page))?,
+                _ => f(page, PageSlot::new(words, level, page).with(node.zero))?,
             }
         }
         ControlFlow::Continue(())

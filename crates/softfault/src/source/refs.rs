@@ -2,8 +2,9 @@
 //!
 //! Locks on entry: none. Called outside sections if the object may end.
 
+use super::node::Below;
 use super::object_slot::Top;
-use super::slot::{Below, INDEX_BITS, ObjectPage, PageSlot};
+use super::slot::{INDEX_BITS, ObjectPage, PageSlot};
 use crate::addr::{ObjectPages, Pfn};
 use crate::frame::Fill;
 use crate::links::Links;
@@ -69,7 +70,7 @@ impl<M: Machine> Links<M> {
         for (i, word) in words.iter().enumerate() {
             pace.step();
             match Below::of(word.load(Ordering::Acquire)) {
-                Below::Node(below) if height > 1 => self.free_node(below, height - 1, pace),
+                Below::Node(below) if height > 1 => self.free_node(below.pfn, height - 1, pace),
                 _ => self.free_page(PageSlot::new(words, height - 1, (i as u64) << (INDEX_BITS * (height - 1)))),
             }
         }

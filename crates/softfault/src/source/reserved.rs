@@ -1,11 +1,12 @@
 //! Reservations of an object of huge pages: which of its missing pages have a claim to a page of the pool.
 //!
 //! ```text
-//! mark      the words of missing pages: FILLING and RESERVED; nodes may be refused
+//! mark      the words of missing pages, or the word of their missing node: FILLING and RESERVED; nodes may be refused
 //! claim     as many pages of the pool; may be refused
 //! end       RESERVED; or, if something was refused, the words are empty again
 //! ```
-//! The claim is in the word of the page. So a CPU that claims the word for a fault has the reservation, and two mappings
+//! The claim is in the word of the page, or in that of a node which came for this (`node.rs`): a new file has one word to write for 64
+//! pages. So a CPU that claims the word for a fault has the reservation, and two mappings
 //! of the same page reserve it once. A fault that finds a word that is being reserved waits, as for one that is being
 //! filled: otherwise it would need a page of its own, and be refused one that is about to be promised. A reservation that finds
 //! a word that is being filled waits, too: the pool may have no page for that fill, and then the page is missing, without a claim.
@@ -16,17 +17,21 @@
 //!
 //! Locks on entry: none, no section. Takes `reserving`, also under a writer lock, or `resize`.
 
+use super::node::{Node, ZeroMeans};
 use super::reserved_slot::Reserving;
-use super::slot::PageSlot;
-use crate::addr::{ObjectPages, OptPfn, Pfn};
+use super::slot::{LostFill, PageSlot};
+use super::spread::{GAP_BITS, POOL_PAGES_IN_NODE};
+use crate::addr::{ObjectPages, OptPfn, Order, Pfn};
 use crate::frame::{Claim, Fill, OutOfFrames, PoolId, PoolRefusal, SubpoolId};
 use crate::links::Links;
 use crate::lock::lock_word;
 use crate::machine::{LockKind, Machine};
+use crate::mem;
 use crate::pace::Pace;
 use crate::policy::folio::around;
 use crate::space::vma::ObjectId;
-use core::ops::ControlFlow;
+use crate::sync::Word;
+use core::ops::{ControlFlow, Range};
 
 /// Why nothing was reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,11 +73,14 @@ impl<M: Machine> Links<M> {
         let _reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
         let marked = self.begin_to_reserve((id, pool), pages, frame);
         let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
-            let nr = self.nr_reserving(id, pages);
+            let nr = self.nr_reserving((id, pool), pages);
             self.reserve_in(subpool, pool, nr).map_err(ReserveRefusal::Pool)
         });
         let claim = if claimed.is_ok() { Claim::Reserved } else { Claim::Nothing };
-        self.for_each_word(id, pages, &mut |slot| slot.end_reserving(claim));
+        self.for_each_word(id, pages, &mut |slot| match slot.node_under_way() {
+            Some(pfn) => self.end_reserving_node(slot, pfn, claim),
+            None => slot.end_reserving(claim),
+        });
         claimed
     }
 
@@ -95,28 +103,78 @@ impl<M: Machine> Links<M> {
                 Some(true) => index += pool.order().nr_pages(),
                 // A fill waits for no CPU.
                 Some(false) => self.machine.relax(),
-                None => self.add_node((id, pool), index, frame()?),
+                None => index += self.add_node((id, pool), index..pages.end, frame()?) * pool.order().nr_pages(),
             }
         }
         Ok(())
     }
 
-    /// Puts a node on the way to the page, if one is still missing.
-    fn add_node(&self, (id, pool): (ObjectId, PoolId), index: u64, pfn: Pfn) {
+    /// Puts a node on the way to the first one of these pages, if one is still missing. Returns how many huge pages it reserves: those
+    /// of these pages that have their words in it.
+    fn add_node(&self, (id, pool): (ObjectId, PoolId), pages: Range<u64>, pfn: Pfn) -> u64 {
         let section = self.section();
-        let place = self.object_slot(section.inside(), id, index);
-        let is_missing = place.place_of(pool.order()).is_none();
-        if !is_missing || self.object_fill_node(id, index, &place, pool.order(), pfn).is_err() {
+        let place = self.object_slot(section.inside(), id, pages.start);
+        let added = match place.place_above(pool.order()) {
+            _ if place.place_of(pool.order()).is_some() => Err(LostFill),
+            Some(above) => {
+                self.make_node(id, pfn);
+                let nr = self.reserve_in_node(pool.order(), &pages, pfn);
+                above.begin_reserving_node(pfn).map(|()| nr).inspect_err(|_| self.empty_node(pfn))
+            }
+            None => self.object_fill_node(id, pages.start, &place, pool.order(), pfn).map(|()| 0),
+        };
+        added.unwrap_or_else(|LostFill| {
             self.frames.desc(pfn).clear();
             drop(section);
             self.give_back(pfn, Fill::Fixed);
-        }
+            0
+        })
     }
 
-    /// Counts the words that are being reserved: only by the caller, which holds `reserving`.
-    fn nr_reserving(&self, id: ObjectId, pages: ObjectPages) -> u64 {
+    /// Makes those of these huge pages that have their words in a node of zeroes the reserved ones, and returns their number.
+    /// Nobody else sees the node.
+    fn reserve_in_node(&self, order: Order, pages: &Range<u64>, node: Pfn) -> u64 {
+        let first = (pages.start >> order.0) % POOL_PAGES_IN_NODE;
+        let nr = nr_in_node(order, pages.start, pages.end);
+        let others = (0..POOL_PAGES_IN_NODE).filter(|i| !(first..first + nr).contains(i));
+        others.for_each(|i| self.word_in_node(node, i).set(ZeroMeans::Reserved.translate(0)));
+        nr
+    }
+
+    /// Makes it a node of zeroes again.
+    fn empty_node(&self, node: Pfn) {
+        (0..POOL_PAGES_IN_NODE)
+            .map(|i| self.word_in_node(node, i))
+            .filter(|word| word.get() != 0)
+            .for_each(|word| word.set(0));
+    }
+
+    /// The word of a huge page in its node.
+    fn word_in_node(&self, node: Pfn, i: u64) -> &Word {
+        mem::view(&self.machine, node, (i as usize) << GAP_BITS << 3)
+    }
+
+    fn end_reserving_node(&self, slot: PageSlot<'_>, pfn: Pfn, claim: Claim) {
+        let zero = match claim {
+            Claim::Reserved => ZeroMeans::Reserved,
+            Claim::Nothing => {
+                self.empty_node(pfn);
+                ZeroMeans::Nothing
+            }
+        };
+        slot.end_reserving_node(Node { pfn, zero });
+    }
+
+    /// Counts the pages that are being reserved: only by the caller, which holds `reserving`.
+    fn nr_reserving(&self, (id, pool): (ObjectId, PoolId), pages: ObjectPages) -> u64 {
         let mut nr = 0;
-        self.for_each_word(id, pages, &mut |slot| nr += u64::from(slot.reserving() == Reserving::UnderWay));
+        let _ = self.for_each_page(id, pages, &mut |index, slot| {
+            nr += match slot.node_under_way() {
+                Some(_) => nr_in_node(pool.order(), index, pages.end),
+                None => u64::from(slot.reserving() == Reserving::UnderWay),
+            };
+            ControlFlow::Continue(())
+        });
         nr
     }
 
@@ -125,6 +183,8 @@ impl<M: Machine> Links<M> {
         if pages.is_empty() {
             return 0;
         }
+        // No node is under way then, so that each word is a page.
+        let _reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
         let (start, step) = (around(pages.start, pool.order()).start, pool.order().nr_pages());
         let mut nr = (pages.end - start).div_ceil(step);
         self.for_each_word(id, ObjectPages { start, ..pages }, &mut |_| nr = nr.saturating_sub(1));
@@ -159,4 +219,11 @@ impl<M: Machine> Links<M> {
             ControlFlow::Continue(())
         });
     }
+}
+
+/// How many huge pages there are from the one around `index` on that have their words in the same node, up to `end`.
+fn nr_in_node(order: Order, index: u64, end: u64) -> u64 {
+    let first = around(index, order).start;
+    let nr = (end - first).div_ceil(order.nr_pages());
+    nr.min(POOL_PAGES_IN_NODE - (first >> order.0) % POOL_PAGES_IN_NODE)
 }

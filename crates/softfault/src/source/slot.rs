@@ -25,7 +25,7 @@
 //! | word | is |
 //! | --- | --- |
 //! | 0 | nothing below |
-//! | frame, order 0, no mark | a node: for the rest of the object's life, but for nothing else |
+//! | frame, order 0, no mark but those of `node.rs` | a node: for the rest of the object's life, but for nothing else |
 //! | frame, the order of the level | a folio |
 //! | FILLING | a folio that a CPU is about to put in |
 //!
@@ -34,19 +34,15 @@
 //!
 //! Locks on entry: see the table. Reading a word to use its frame needs a section.
 
+use super::node::{FILLING, Node, ORDER_SHIFT, ZeroMeans};
 use super::swapped::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{OptPfn, Order, Pfn};
 use crate::sync::{Ordering, Word};
 use core::ops::Range;
 
-const ORDER_SHIFT: u32 = 34;
 const ORDER_MASK: u64 = 31;
 /// The memory of the page failed. It has no frame, and gets none until it has left the object.
 const POISONED: u64 = 1 << 59;
-/// A missing page to which its object has a claim: see `reserved_slot.rs`.
-pub(super) const RESERVED: u64 = 1 << 57;
-/// A page is being filled in, by a CPU that does not wait.
-pub(super) const FILLING: u64 = 1 << 60;
 /// The page is leaving the object. The slot has its frame until no entry maps it. Nobody starts to map,
 /// read or write it. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;
@@ -117,24 +113,6 @@ pub(super) fn level_of(order: Order) -> u32 {
     u32::from(order.0) / INDEX_BITS
 }
 
-/// The state of a word above level 0.
-pub(super) enum Below {
-    Nothing,
-    Node(Pfn),
-    /// A folio, or one that is being put in.
-    Folio,
-}
-
-impl Below {
-    #[inline(always)]
-    pub(super) fn of(word: u64) -> Below {
-        if word >> ORDER_SHIFT != 0 {
-            return Below::Folio;
-        }
-        OptPfn::from_word(word).get().map_or(Below::Nothing, Below::Node)
-    }
-}
-
 /// The word of a page, in its node.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlot<'a> {
@@ -142,6 +120,8 @@ pub(crate) struct PageSlot<'a> {
     i: usize,
     /// Of the node: each word stands for 512^level pages.
     pub(super) level: u32,
+    /// Of the node.
+    zero: ZeroMeans,
     /// Which of these pages it is.
     sub_page: u64,
 }
@@ -151,7 +131,20 @@ impl<'a> PageSlot<'a> {
     #[inline(always)]
     pub(super) fn new(node: &'a [Word; 512], level: u32, index: u64) -> PageSlot<'a> {
         let shift = INDEX_BITS * level;
-        PageSlot { node, i: (index >> shift) as usize & 511, level, sub_page: index & ((1 << shift) - 1) }
+        let i = (index >> shift) as usize & 511;
+        PageSlot { node, i, level, zero: ZeroMeans::Nothing, sub_page: index & ((1 << shift) - 1) }
+    }
+
+    /// The same in a node of which the word above says this.
+    #[inline(always)]
+    pub(super) fn with(self, zero: ZeroMeans) -> PageSlot<'a> {
+        PageSlot { zero, ..self }
+    }
+
+    /// The word of this page as it is stored, if `word` is what it should say, and the other way round.
+    #[inline(always)]
+    pub(super) fn translate(self, word: u64) -> u64 {
+        self.zero.translate(word)
     }
 
     #[inline(always)]
@@ -260,7 +253,7 @@ impl<'a> PageSlot<'a> {
 
     /// Empties the slots of the folio. A later fill acquires this.
     pub(super) fn empty_all(self, order: Order) {
-        self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
+        self.group(order).iter().for_each(|word| word.store(self.translate(0), Ordering::Release));
     }
 
     /// The word of another page of the same 512: it is in the same node, and above level 0 the same word.
@@ -271,13 +264,13 @@ impl<'a> PageSlot<'a> {
 
     /// Installs a node in an empty place.
     pub(super) fn fill_node(self, node: Pfn) -> Result<(), LostFill> {
-        let named = OptPfn::some(node).to_word();
+        let named = Node::plain(node).to_word();
         self.word().compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
     }
 
     /// Replaces a folio that the caller has cut by a node. Readers of the node acquire its words.
     pub(super) fn put_node(self, node: Pfn) {
-        self.word().store(OptPfn::some(node).to_word(), Ordering::Release);
+        self.word().store(Node::plain(node).to_word(), Ordering::Release);
     }
 
     /// Whether the page is leaving the object.

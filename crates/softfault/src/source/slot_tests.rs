@@ -1,5 +1,6 @@
 //! The words of folios, one at a time.
 
+use super::super::node::{Below, Node};
 use super::*;
 
 #[test]
@@ -67,7 +68,10 @@ fn a_large_folio_is_one_word() {
     assert_eq!(slot(512 * 3 + 7).page(), ObjectPage::Leaving(page));
     slot(512 * 3).put_node(Pfn(7));
     assert_eq!(slot(512 * 3).page(), ObjectPage::Filling, "look again");
-    assert!(matches!(Below::of(node[3].get()), Below::Node(Pfn(7))) && matches!(Below::of(0), Below::Nothing));
+    assert!(
+        matches!(Below::of(node[3].get()), Below::Node(Node { pfn: Pfn(7), .. }))
+            && matches!(Below::of(0), Below::Nothing)
+    );
     assert!([FILLING, 1 | 9 << ORDER_SHIFT].iter().all(|word| matches!(Below::of(*word), Below::Folio)));
 }
 

@@ -17,6 +17,8 @@ use crate::addr::{ObjectPages, Order};
 
 /// log2 of the words in a cache line.
 pub(super) const GAP_BITS: u32 = 3;
+/// Huge pages that have their words in one node.
+pub(super) const POOL_PAGES_IN_NODE: u64 = 1 << (INDEX_BITS - GAP_BITS);
 /// No object has so many pages.
 pub(super) const TOO_MANY_PAGES: u64 = 1 << 51;
 

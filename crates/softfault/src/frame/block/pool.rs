@@ -3,14 +3,21 @@
 //! | mark | set by | cleared by |
 //! | --- | --- | --- |
 //! | POOL, POOL_1G | the CPU that brings the page into the pool and owns its frames | the CPU that takes it out, and owns it; POOL_1G alone: the CPU that makes it smaller pages, and owns it |
-//! | POOL_FREE, of the first block | the owner of the page, which nobody names | a CPU that wants one: then it is the owner |
+//!
+//! Whether the page is free is not among them. CPUs take pages side by side, and each would move the line of a block. It is a bit
+//! of the summaries of [`Kind::Pool2M`] or [`Kind::Pool1G`], which have the bits of a CPU's home blocks in one word.
+//!
+//! | bit of the first block | set by | cleared by |
+//! | --- | --- | --- |
+//! | of the kind of the page's size | the owner of the page, which nobody names | a CPU that wants one: then it is the owner |
 //!
 //! Locks on entry: none.
 
 use super::{Block, BlockData};
 use crate::addr::{BlockId, Order};
 use crate::built::HUGETLB;
-use crate::frame::offers::{POOL, POOL_1G, POOL_FREE, changed};
+use crate::frame::offers::{POOL, POOL_1G, changed};
+use crate::frame::summary::Kind;
 use crate::sync::Ordering;
 
 /// The marks of a page of that size.
@@ -40,11 +47,6 @@ impl BlockData {
     pub(crate) fn soil(&self) {
         self.dirty.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
     }
-
-    /// Whether a page that begins here is free in its pool.
-    pub(crate) fn is_free_in_pool(&self) -> bool {
-        self.state.load(Ordering::Acquire) & POOL_FREE != 0
-    }
 }
 
 impl Block<'_> {
@@ -63,26 +65,25 @@ impl Block<'_> {
         self.unmark_pool(POOL | POOL_1G);
     }
 
-    /// Marks the page that begins here as free: a search finds it when this returns, or soon.
-    pub(crate) fn offer_page(&self) {
-        self.mark_pool(POOL_FREE);
+    /// The kind of pool in which a page that begins here is free, if one is.
+    pub(crate) fn free_page_kind(&self) -> Option<Kind> {
+        [Kind::Pool2M, Kind::Pool1G].into_iter().find(|kind| HUGETLB && self.summary.holds(*kind, self.b))
+    }
+
+    /// Whether a page that begins here is free in its pool.
+    pub(crate) fn is_free_in_pool(&self) -> bool {
+        self.free_page_kind().is_some()
+    }
+
+    /// Puts the page that begins here, which the caller owns, into the pool: a search finds it when this returns, or soon.
+    pub(crate) fn put_page(&self, kind: Kind) {
+        self.summary.offer(kind, self.b);
     }
 
     /// Takes the page that begins here, if it is free and of that size: then the caller owns it. It may have been another one,
     /// when the caller looked.
-    pub(crate) fn take_page(&self, order: Order) -> bool {
-        let mut before = self.state.load(Ordering::Acquire);
-        while before & (POOL | POOL_1G | POOL_FREE) == marks_of(order) | POOL_FREE {
-            let after = before & !POOL_FREE;
-            match self.state.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    self.note(changed(before, after));
-                    return true;
-                }
-                Err(now) => before = now,
-            }
-        }
-        false
+    pub(crate) fn take_page(&self, kind: Kind) -> bool {
+        self.summary.take(kind, self.b)
     }
 
     fn mark_pool(&self, marks: u64) {
