@@ -45,6 +45,9 @@ fn out_of_order(held: LockKind, wanted: LockKind) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Hosted, HostedConfig};
+    use softfault::machine::CpuId;
+    use softfault::{MapFlags, ObjectPart, Prot, Tunables, Vm};
 
     #[test]
     fn a_lock_is_forbidden_under_one_that_comes_later() {
@@ -58,5 +61,41 @@ mod tests {
         assert_eq!(cpu.forbids(LockKind::Writer), Some(LockKind::ObjectResize));
         cpu.released(LockKind::ObjectResize);
         assert!(LockKind::ALL.into_iter().all(|kind| cpu.forbids(kind).is_none()));
+    }
+
+    /// The core tells of each wait and each release: an operation has its locks while it waits, and none afterwards.
+    #[test]
+    fn the_core_tells_of_its_locks() {
+        let machine = Hosted::new(HostedConfig::default().with_nr_cpus(2).with_arena_bytes(8 << 20)).unwrap();
+        let vm: &'static Vm<Hosted> = Box::leak(Box::new(Vm::new(machine, Tunables::default()).unwrap()));
+        let seen: &'static [AtomicU8; LockKind::ALL.len()] = Box::leak(Box::default());
+        let locks = || &vm.machine().cpus[0].locks.0;
+        let look = move || {
+            for (seen, now) in seen.iter().zip(locks()) {
+                seen.fetch_max(now.load(Relaxed), Relaxed);
+            }
+        };
+        assert!(vm.machine().on_wait(Box::new(look)).is_ok());
+        let cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let (space, object) = (vm.new_space().unwrap(), vm.new_shared_object(4096).unwrap());
+        let running = cpu.enter(&space).unwrap();
+        let at =
+            space.mmap_object(0, 4096, Prot::READ | Prot::WRITE, MapFlags::SHARED, ObjectPart::new(&object)).unwrap();
+        running.store(at, &[7]).unwrap();
+        // A shootdown under `resize`, and one under the writer lock.
+        object.discard(0..1);
+        running.store(at, &[7]).unwrap();
+        space.munmap(at, 4096).unwrap();
+        // Until memory is out, and the caches of all CPUs are emptied.
+        let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS;
+        let at = space.mmap(0, 16 << 20, Prot::READ | Prot::WRITE, flags).unwrap();
+        let touch_on_the_other =
+            || vm.machine().bind(CpuId(1)).unwrap().enter(&space).unwrap().store(at, &[7]).unwrap();
+        std::thread::scope(|threads| threads.spawn(touch_on_the_other).join().unwrap());
+        assert!((0..4096).any(|page| running.store(at + page * 4096, &[7]).is_err()));
+        let has_been = |kind: LockKind| seen[kind as usize].load(Relaxed);
+        let wanted = [LockKind::ObjectResize, LockKind::Writer, LockKind::LastResort, LockKind::Thief];
+        assert_eq!((wanted.map(has_been), has_been(LockKind::PoolMutex)), ([1; 4], 0));
+        assert!(locks().iter().all(|nr| nr.load(Relaxed) == 0));
     }
 }

@@ -304,6 +304,12 @@ impl Summary {
         before & bit != 0
     }
 
+    /// Makes searches pass over the block, which has something.
+    #[cfg(test)]
+    pub(crate) fn hide(&self, kind: Kind, b: BlockId) {
+        self.withdraw_at(kind, self.above(self.place_of(b)));
+    }
+
     /// Whether the bit of block `b` says that it has something.
     pub(crate) fn holds(&self, kind: Kind, b: BlockId) -> bool {
         let at = self.place_of(b);
