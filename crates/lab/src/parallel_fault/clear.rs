@@ -1,4 +1,5 @@
-//! The limit: as many bytes cleared by as many threads, in the way that is fastest for so many, without faults.
+//! As many bytes cleared by as many threads, without faults: as our faults clear them, in the way that is fastest for so many
+//! threads, which is the limit, and as the host's Linux clears them.
 
 use super::load::{Load, Sample};
 use super::way::Way;
@@ -7,6 +8,7 @@ use crate::error::LabError;
 use softfault::clear::Scratch;
 use softfault::machine::{FrameRange, Machine};
 use softfault::{Order, Pfn};
+use softfault_host::Hosted;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,10 +17,14 @@ const NR_TRIALS: usize = 9;
 /// Most bytes that a trial clears: far more than the caches have.
 const MOST_TRIAL_BYTES: u64 = 512 << 20;
 
-/// One row: each thread clears a part of the arena, 2 MiB at a time.
-pub fn run(arena: &mut Arena, way: Way, load: &Load, nr_threads: usize) -> Result<Sample, LabError> {
+/// Clears 2 MiB of a thread's part, from the frame of that number.
+pub trait Clear: Fn(&mut Scratch<'_, Hosted>, u64) + Sync {}
+impl<F: Fn(&mut Scratch<'_, Hosted>, u64) + Sync> Clear for F {}
+
+/// One row: each thread clears a part of the arena, 2 MiB at a time by a call of `clear`.
+pub fn run(arena: &mut Arena, clear: impl Clear, load: &Load, nr_threads: usize) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), Frames::Fresh);
-    Ok(Sample { wall: timed(arena, way, (load.bytes(), &load.cpus), nr_threads)?, locks: None })
+    Ok(Sample { wall: timed(arena, clear, (load.bytes(), &load.cpus), nr_threads)?, locks: None })
 }
 
 /// The fastest of `candidates` for so many threads.
@@ -29,7 +35,8 @@ pub fn fastest(arena: &mut Arena, candidates: &[Way], load: &Load, nr_threads: u
     // Interleaved: a disturbance meets all of them.
     for _ in 0..NR_TRIALS {
         for (way, seconds) in candidates.iter().zip(&mut seconds) {
-            seconds.push(timed(arena, *way, (bytes, &load.cpus), nr_threads)?.as_secs_f64());
+            let clear = |part: &mut Scratch<'_, Hosted>, at| way.clear(part, at);
+            seconds.push(timed(arena, clear, (bytes, &load.cpus), nr_threads)?.as_secs_f64());
         }
     }
     Ok(candidates[place_of_fastest(&seconds)])
@@ -40,7 +47,12 @@ fn place_of_fastest(seconds: &[Vec<f64>]) -> usize {
     (0..seconds.len()).min_by(|a, b| of(a).total_cmp(&of(b))).expect("faults have a way")
 }
 
-fn timed(arena: &mut Arena, way: Way, (bytes, cpus): (u64, &[usize]), nr_threads: usize) -> Result<Duration, LabError> {
+fn timed(
+    arena: &mut Arena,
+    clear: impl Clear,
+    (bytes, cpus): (u64, &[usize]),
+    nr_threads: usize,
+) -> Result<Duration, LabError> {
     let hosted = arena.hosted_mut();
     let step = Order::PMD.nr_pages();
     let nr_frames = bytes / PAGE_BYTES / nr_threads as u64 / step * step;
@@ -48,7 +60,6 @@ fn timed(arena: &mut Arena, way: Way, (bytes, cpus): (u64, &[usize]), nr_threads
     let range = FrameRange { first: Pfn(first as u32), nr_frames: nr_frames * nr_threads as u64 };
     let mut rest =
         Scratch::new(hosted, range).ok_or_else(|| LabError::subsystem("the arena", "is too small to clear"))?;
-    rest.set_large((way.near, way.far));
     let mut parts = Vec::new();
     for _ in 0..nr_threads {
         let (part, others) = rest.split_at(nr_frames);
@@ -58,7 +69,7 @@ fn timed(arena: &mut Arena, way: Way, (bytes, cpus): (u64, &[usize]), nr_threads
     let done = crew::together(nr_threads, cpus, |thread, steps| {
         let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
         steps.timed(|| {
-            (0..nr_frames).step_by(step as usize).for_each(|at| part.clear(at, Order::PMD, Some(0), way.how));
+            (0..nr_frames).step_by(step as usize).for_each(|at| clear(&mut part, at));
             Ok(())
         })
     })?;
@@ -70,7 +81,7 @@ mod tests {
     use super::*;
     use crate::parallel_fault::options::Shape;
     use softfault::clear::{ClearOrder, Zeroing};
-    use softfault_host::{Hosted, HostedConfig};
+    use softfault_host::HostedConfig;
 
     #[test]
     fn the_median_decides() {
@@ -87,8 +98,9 @@ mod tests {
         let way = |how| Way { how, near: Zeroing::Stores, far: Zeroing::Streaming };
         let candidates = [ClearOrder::Forward, ClearOrder::Hybrid].map(way);
         assert!(candidates.contains(&fastest(&mut arena, &candidates, &load(4), 2).unwrap()));
-        assert!(run(&mut arena, candidates[1], &load(4), 2).unwrap().wall > Duration::ZERO);
-        let error = run(&mut arena, candidates[1], &load(40), 2).err().unwrap().to_string();
+        let clear = |part: &mut Scratch<'_, Hosted>, at| candidates[1].clear(part, at);
+        assert!(run(&mut arena, clear, &load(4), 2).unwrap().wall > Duration::ZERO);
+        let error = run(&mut arena, clear, &load(40), 2).err().unwrap().to_string();
         assert_eq!(error, "the arena: is too small to clear");
     }
 }

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! options ──> plan ──> ours, linux, clear (timed, in the steps of bench/crew) ──> reckon ──> table, output
-//!                      load: who touches what                                      history (2013)
+//!                      load: who touches what    way, linux_clear: how           history (2013)
 //! ```
 //! This file is the experiment for the runner.
 
 mod clear;
 mod history;
 mod linux;
+mod linux_clear;
 mod load;
 mod options;
 mod ours;
@@ -24,6 +25,7 @@ pub use options::Options;
 use crate::bench::{self, Arena, Experiment, HostPool, Need, Sampled, Settings};
 use crate::error::LabError;
 use crate::os;
+use linux_clear::LinuxWay;
 use load::{Load, Sample};
 use plan::{Job, System};
 use reckon::Report;
@@ -75,7 +77,8 @@ impl Experiment for Options {
         let candidates = Way::candidates(&measured, self.zeroing, instructions);
         let limit = |nr_threads| Ok((nr_threads, clear::fastest(&mut arena, &candidates, &load, nr_threads)?));
         let limits = plan::thread_counts(max_threads).into_iter().map(limit).collect::<Result<_, LabError>>()?;
-        let ways = Ways { faults: Way::of_faults(&measured, self.zeroing), limits };
+        let linux = LinuxWay::assumed(load.page_bytes);
+        let ways = Ways { faults: Way::of_faults(&measured, self.zeroing), limits, linux };
         Ok(Bench { load, max_threads, arena, measured, ways, pool })
     }
 
@@ -88,10 +91,11 @@ impl Experiment for Options {
         match job.system {
             System::Softfault(locking) => ours::run(arena, measured, (self, load), (locking, job.nr_threads)),
             System::Linux => linux::run(self, load, job.nr_threads),
-            System::WarmClear => clear::run(arena, ways.faults, load, job.nr_threads),
+            System::LinuxClear => clear::run(arena, |part, at| ways.linux.clear(part, at), load, job.nr_threads),
+            System::WarmClear => clear::run(arena, |part, at| ways.faults.clear(part, at), load, job.nr_threads),
             System::Clear => {
                 let way = ways.limit(job.nr_threads).expect("a limit for each row");
-                clear::run(arena, way, load, job.nr_threads)
+                clear::run(arena, |part, at| way.clear(part, at), load, job.nr_threads)
             }
         }
     }

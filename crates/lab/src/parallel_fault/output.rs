@@ -3,7 +3,7 @@
 use super::history::{GIB_2013, OldRow};
 use super::options::Shape;
 use super::plan::System;
-use super::reckon::{Report as Rows, Row};
+use super::reckon::{BesideLinux, Report as Rows, Row};
 use crate::bench::{Better, Chart, Lines, Mark, Places, Report, Scale, Series, Whose};
 use serde::Serialize;
 
@@ -26,8 +26,14 @@ struct Keys<'a> {
     spread: Option<f64>,
     over_1_thread: Option<f64>,
     over_clear: Option<f64>,
+    over_own_clear: Option<f64>,
     ratio_to_linux: Option<f64>,
-    way: Option<String>,
+    ratio_to_linux_spread: Option<f64>,
+    ratio_of_clears: Option<f64>,
+    ratio_of_clears_spread: Option<f64>,
+    quotient: Option<f64>,
+    quotient_spread: Option<f64>,
+    way: Option<&'a str>,
     why: Option<&'a str>,
 }
 
@@ -75,7 +81,7 @@ impl Report for Rows {
 fn word_of(system: System) -> String {
     match system {
         System::Softfault(locking) => locking.name().into(),
-        System::Linux | System::WarmClear | System::Clear => system.name().into(),
+        System::Linux | System::LinuxClear | System::WarmClear | System::Clear => system.name().into(),
     }
 }
 
@@ -98,14 +104,21 @@ impl Rows {
             spread: None,
             over_1_thread: None,
             over_clear: None,
+            over_own_clear: None,
             ratio_to_linux: None,
+            ratio_to_linux_spread: None,
+            ratio_of_clears: None,
+            ratio_of_clears_spread: None,
+            quotient: None,
+            quotient_spread: None,
             way: None,
             why: None,
         }
     }
 
-    fn keys(&self, row: &Row) -> Keys<'_> {
+    fn keys<'a>(&'a self, row: &'a Row) -> Keys<'a> {
         let locks = row.locks.as_ref();
+        let BesideLinux { faults, clears, quotient } = row.beside_linux;
         Keys {
             system: row.job.system.name(),
             discipline: row.job.system.discipline(),
@@ -118,8 +131,14 @@ impl Rows {
             spread: Some(row.seconds.spread),
             over_1_thread: row.over_1_thread,
             over_clear: row.over_clear,
-            ratio_to_linux: row.ratio_to_linux,
-            way: row.way.map(|way| way.to_string()),
+            over_own_clear: row.over_own_clear,
+            ratio_to_linux: faults.map(|figure| figure.median),
+            ratio_to_linux_spread: faults.map(|figure| figure.spread),
+            ratio_of_clears: clears.map(|figure| figure.median),
+            ratio_of_clears_spread: clears.map(|figure| figure.spread),
+            quotient: quotient.map(|figure| figure.median),
+            quotient_spread: quotient.map(|figure| figure.spread),
+            way: row.way.as_deref(),
             ..self.no_keys()
         }
     }
@@ -182,7 +201,7 @@ mod tests {
             report.why_no_linux = Some("no root".into());
             report.json(&mut lines);
             let lines = lines.parsed();
-            assert_eq!(lines.len(), 2 * 6 + 1 + nr_old);
+            assert_eq!(lines.len(), 2 * 7 + 1 + nr_old);
             assert!(lines.iter().all(|line| Lines::keys(line) == Lines::keys(&lines[0])));
             let of = |discipline: &str, threads| {
                 lines.iter().find(|line| line["discipline"] == discipline && line["threads"] == threads).unwrap()
@@ -193,6 +212,8 @@ mod tests {
             assert_eq!(table["way"], "hybrid, streaming");
             let clear = lines.iter().find(|line| line["system"] == "clear" && line["threads"] == 2).unwrap();
             assert_eq!(clear["way"], "hybrid, streaming behind vector");
+            assert_eq!((table["ratio_to_linux"].as_f64(), table["ratio_of_clears"].as_f64()), (Some(2.0), Some(2.0)));
+            assert_eq!((table["quotient"].as_f64(), table["quotient_spread"].as_f64()), (Some(1.0), Some(0.0)));
             assert_eq!((table["wait_us"].as_f64(), table["value"].as_f64()), (Some(1500.0), Some(0.2)));
             assert!(of("lockfree", 2)["acquisitions"].is_null());
             let why = lines.iter().find(|line| !line["why"].is_null()).unwrap();

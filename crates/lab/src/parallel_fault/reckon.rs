@@ -4,7 +4,7 @@ use super::history::{self, OldRow};
 use super::load::{Load, Locks, Sample};
 use super::options::{Options, Shape};
 use super::plan::{Job, System};
-use super::way::{Way, Ways};
+use super::way::Ways;
 use crate::bench::{Figure, Sampled, median, paired};
 use crate::os;
 
@@ -21,10 +21,23 @@ pub struct Row {
     pub over_1_thread: Option<f64>,
     /// Time relative to clear by as many threads.
     pub over_clear: Option<f64>,
-    /// Speed relative to Linux with as many threads.
-    pub ratio_to_linux: Option<f64>,
+    /// Time of faults relative to a clear in their own way by as many threads: warm-clear for ours, linux-clear for Linux's.
+    pub over_own_clear: Option<f64>,
+    /// Relative to Linux with as many threads.
+    pub beside_linux: BesideLinux,
     /// How pages were cleared; Linux does not tell.
-    pub way: Option<Way>,
+    pub way: Option<String>,
+}
+
+/// Speeds relative to Linux's: of the ratios within each repetition.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BesideLinux {
+    /// Of our faults, relative to Linux's.
+    pub faults: Option<Figure>,
+    /// Of a clear, relative to linux-clear. For our faults it is the clear in their way, warm-clear.
+    pub clears: Option<Figure>,
+    /// The first divided by the second.
+    pub quotient: Option<Figure>,
 }
 
 /// All rows, and what was run.
@@ -65,6 +78,23 @@ fn median_locks(samples: &[Sample]) -> Option<Locks> {
     })
 }
 
+/// The ratios of a row with the seconds `own`; `find` has those of other systems with as many threads.
+fn beside_linux(system: System, own: &[f64], find: impl Fn(System) -> Option<Vec<f64>>) -> BesideLinux {
+    let is_ours = matches!(system, System::Softfault(_));
+    let ours = match system {
+        System::Softfault(_) => find(System::WarmClear),
+        System::WarmClear | System::Clear => Some(own.to_vec()),
+        System::Linux | System::LinuxClear => None,
+    };
+    let over = |linux: Option<Vec<f64>>, ours: &[f64]| -> Option<Vec<f64>> {
+        Some(linux?.iter().zip(ours).map(|(linux, ours)| linux / ours).collect())
+    };
+    let clears = ours.and_then(|ours| over(find(System::LinuxClear), &ours));
+    let faults = if is_ours { over(find(System::Linux), own) } else { None };
+    let quotient = faults.as_ref().zip(clears.as_ref()).map(|(faults, clears)| Figure::of_ratios(faults, clears));
+    BesideLinux { faults: faults.map(Figure::of), clears: clears.map(Figure::of), quotient }
+}
+
 impl Report {
     /// Of all samples.
     pub fn new(
@@ -80,19 +110,20 @@ impl Report {
             let own = walls(of);
             let one = if nr_threads == 1 { None } else { find(system, 1) };
             let clear = if system == System::Clear { None } else { find(System::Clear, nr_threads) };
-            let is_ours = matches!(system, System::Softfault(_));
-            let linux = if is_ours { find(System::Linux, nr_threads) } else { None };
+            let own_clear = system.own_clear().and_then(|clear| find(clear, nr_threads));
             Row {
                 job: of.job,
                 seconds: Figure::of(own.iter().copied()),
                 locks: median_locks(&of.samples),
                 over_1_thread: one.map(|one| paired(&one, &own)),
                 over_clear: clear.map(|clear| paired(&own, &clear)),
-                ratio_to_linux: linux.map(|linux| paired(&linux, &own)),
+                over_own_clear: own_clear.map(|clear| paired(&own, &clear)),
+                beside_linux: beside_linux(system, &own, |system| find(system, nr_threads)),
                 way: match system {
-                    System::Softfault(_) | System::WarmClear => Some(ways.faults),
+                    System::Softfault(_) | System::WarmClear => Some(ways.faults.to_string()),
                     System::Linux => None,
-                    System::Clear => ways.limit(nr_threads),
+                    System::LinuxClear => Some(ways.linux.to_string()),
+                    System::Clear => ways.limit(nr_threads).map(|way| way.to_string()),
                 },
             }
         });
@@ -127,6 +158,8 @@ impl Report {
 
 #[cfg(test)]
 pub mod tests {
+    use super::super::linux_clear::LinuxWay;
+    use super::super::way::Way;
     use super::*;
     use crate::bench::typed;
     use softfault::HugetlbLocking;
@@ -145,6 +178,7 @@ pub mod tests {
                     System::Softfault(HugetlbLocking::Table) => (200 / job.nr_threads as u64, true),
                     System::Softfault(_) => (180 / job.nr_threads as u64, false),
                     System::Linux => (400 / job.nr_threads as u64, false),
+                    System::LinuxClear => (340 / job.nr_threads as u64, false),
                     System::WarmClear => (170 / job.nr_threads as u64, false),
                     System::Clear => (160 / job.nr_threads as u64, false),
                 };
@@ -155,7 +189,8 @@ pub mod tests {
             .collect();
         let way = |near| Way { how: ClearOrder::Hybrid, near, far: Zeroing::Streaming };
         let limits = vec![(1, way(Zeroing::Stores)), (2, way(Zeroing::Vector))];
-        Report::new(&options, &load, &sampled, &Ways { faults: way(Zeroing::Streaming), limits }, None)
+        let linux = LinuxWay::assumed(load.page_bytes);
+        Report::new(&options, &load, &sampled, &Ways { faults: way(Zeroing::Streaming), limits, linux }, None)
     }
 
     #[test]
@@ -166,10 +201,28 @@ pub mod tests {
         assert_eq!(row(HugetlbLocking::Table, 2).over_1_thread, Some(2.0));
         assert_eq!(row(HugetlbLocking::One, 2).over_1_thread, Some(1.0));
         assert_eq!(row(HugetlbLocking::One, 2).over_clear, Some(2.5));
-        assert_eq!(row(HugetlbLocking::Table, 2).ratio_to_linux, Some(2.0));
         assert_eq!(row(HugetlbLocking::Table, 2).seconds.median, 0.2);
         assert!(row(HugetlbLocking::Lockfree, 2).locks.is_none());
         let clear = report.row(System::Clear, 2).unwrap();
-        assert_eq!((clear.over_clear, clear.ratio_to_linux, clear.over_1_thread), (None, None, Some(2.0)));
+        assert_eq!((clear.over_clear, clear.over_own_clear, clear.over_1_thread), (None, None, Some(2.0)));
+    }
+
+    /// The times of a repetition are multiples of those of the first one, so no ratio has a spread.
+    #[test]
+    fn faults_and_clears_are_compared_with_those_of_linux() {
+        let report = report("linear");
+        let of = |system, nr| report.row(system, nr).unwrap().beside_linux;
+        let exact = |median| Some(Figure { median, spread: 0.0 });
+        let (table, warm) = (System::Softfault(HugetlbLocking::Table), System::WarmClear);
+        assert_eq!((of(table, 2).faults, of(table, 2).clears), (exact(2.0), exact(2.0)));
+        assert_eq!((of(table, 1).quotient, of(warm, 1).clears), (exact(1.0), exact(2.0)));
+        // 200 / 90 over 170 / 85
+        let lockfree = of(System::Softfault(HugetlbLocking::Lockfree), 2).quotient.unwrap();
+        assert!((lockfree.median - 10.0 / 9.0).abs() < 1e-9 && lockfree.spread < 1e-9, "{lockfree:?}");
+        assert_eq!(of(System::Clear, 1).clears, exact(340.0 / 160.0));
+        assert!(of(warm, 1).faults.is_none() && of(warm, 1).quotient.is_none());
+        assert!([System::Linux, System::LinuxClear].iter().all(|system| of(*system, 1).clears.is_none()));
+        let over_own = |system| report.row(system, 2).unwrap().over_own_clear;
+        assert_eq!([System::Linux, table, warm].map(over_own), [Some(200.0 / 170.0), Some(100.0 / 85.0), None]);
     }
 }

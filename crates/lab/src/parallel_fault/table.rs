@@ -2,8 +2,8 @@
 
 use super::options::Shape;
 use super::plan::System;
-use super::reckon::{Report, Row};
-use crate::bench::{Columns, percent, plain_table, times};
+use super::reckon::{BesideLinux, Report, Row};
+use crate::bench::{Columns, Figure, percent, plain_table, times};
 use softfault::HugetlbLocking;
 use std::fmt::Write;
 
@@ -54,20 +54,47 @@ impl Report {
             let warm = over_clear(self.row(System::WarmClear, 1));
             let warm = warm.map_or(String::new(), |warm| format!("; warm-clear: {warm:.2}"));
             tell("lockfree: time over clear".into(), over_clear(alone), &format!("goal: at most 1.1{warm}"));
-            let to_linux = alone.and_then(|row| row.ratio_to_linux);
-            tell("lockfree: speed over this Linux's".into(), to_linux, "1 thread");
+            text.push_str(&self.over_linux());
+        }
+        text
+    }
+
+    /// Our faults and our clear beside Linux's, for each number of threads.
+    fn over_linux(&self) -> String {
+        let mut text = String::new();
+        let all = self.rows.iter().filter(|row| row.job.system == System::Softfault(HugetlbLocking::Lockfree));
+        for Row { job, beside_linux, .. } in all {
+            let BesideLinux { faults: Some(faults), clears: Some(clears), quotient: Some(quotient) } = *beside_linux
+            else {
+                continue;
+            };
+            let figure = |Figure { median, spread }: Figure| format!("{median:.2} ({})", percent(spread));
+            let goal = if job.nr_threads == 1 { "; with 1 thread faults at least 3 where clears are" } else { "" };
+            let _ = writeln!(
+                text,
+                "this Linux : lockfree, {} thread(s): faults {}, clears {}, quotient {} (goal: at least 0.9{goal})",
+                job.nr_threads,
+                figure(faults),
+                figure(clears),
+                figure(quotient)
+            );
+        }
+        if let Some(over) = self.row(System::Linux, 1).and_then(|row| row.over_own_clear) {
+            let _ = writeln!(text, "linux: time over linux-clear: {over:.2} (below 1: it clears faster than assumed)");
         }
         text
     }
 
     /// How pages were cleared.
     fn ways(&self) -> String {
-        let tell = |who: String, row: &Row| row.way.map(|way| format!("{who}: {way}"));
+        let tell = |who: String, row: &Row| row.way.as_ref().map(|way| format!("{who}: {way}"));
         let of = |system| self.rows.iter().filter(move |row| row.job.system == system);
         let mut ways: Vec<String> =
             of(System::WarmClear).take(1).filter_map(|row| tell("faults and warm-clear".into(), row)).collect();
         let limits = of(System::Clear);
         ways.extend(limits.filter_map(|row| tell(format!("clear with {} thread(s)", row.job.nr_threads), row)));
+        let assumed = format!("linux-clear, as Linux {} is assumed to clear on this CPU", self.kernel);
+        ways.extend(of(System::LinuxClear).take(1).filter_map(|row| tell(assumed.clone(), row)));
         format!("Ways of clearing. {}\n", ways.join("; "))
     }
 
@@ -106,6 +133,7 @@ impl Report {
 }
 
 fn columns() -> Columns<'static, Row> {
+    let median = |figure: Option<Figure>| times(figure.map(|figure| figure.median));
     let lock = |f: fn(&super::load::Locks) -> String| move |row: &Row| row.locks.as_ref().map_or("-".into(), f);
     Columns::label("system", |row: &Row| row.job.system.name().into())
         .and_label("discipline", |row| row.job.system.discipline().into())
@@ -113,11 +141,13 @@ fn columns() -> Columns<'static, Row> {
         .number("seconds", |row| format!("{:.4} ({})", row.seconds.median, percent(row.seconds.spread)))
         .number("x 1", |row| times(row.over_1_thread))
         .number("/ clear", |row| times(row.over_clear))
+        .number("/ own clear", |row| times(row.over_own_clear))
         .number("mutexes", lock(|locks| locks.mutexes.to_string()))
         .number("acquired", lock(|locks| locks.acquisitions.to_string()))
         .number("contended", lock(|locks| locks.contentions.to_string()))
         .number("waited ms", lock(|locks| format!("{:.1}", locks.wait_us / 1e3)))
-        .number("x linux", |row| times(row.ratio_to_linux))
+        .number("x linux", move |row| median(row.beside_linux.faults))
+        .number("x linux-clear", move |row| median(row.beside_linux.clears))
 }
 
 #[cfg(test)]
@@ -135,6 +165,9 @@ mod tests {
         assert!(text.contains("lockfree: time over clear: 1.12 (goal: at most 1.1; warm-clear: 1.06)"), "{text}");
         let ways = "faults and warm-clear: hybrid, streaming; clear with 1 thread(s): hybrid, streaming behind stores; clear with 2";
         assert!(text.contains(ways), "{text}");
+        let beside = "this Linux : lockfree, 1 thread(s): faults 2.22 (0%), clears 2.00 (0%), quotient 1.11 (0%) (goal: at least 0.9; with 1";
+        assert!(text.contains(beside) && text.contains("linux: time over linux-clear: 1.18 ("), "{text}");
+        assert!(text.contains("; linux-clear, as Linux "), "{text}");
         assert!(text.contains("40.68") && !text.contains("76888"), "{text}");
         let text = report("database").tables();
         assert!(text.contains("mapped by 130 address spaces") && text.contains("76888.9"), "{text}");

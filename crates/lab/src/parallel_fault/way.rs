@@ -1,8 +1,10 @@
 //! The ways to clear a page: in which order, and by which instructions.
 
+use super::linux_clear::LinuxWay;
 use crate::bench::Chosen;
 use softfault::Order;
-use softfault::clear::{self, ClearOrder, ClearTable, Zeroing};
+use softfault::clear::{self, ClearOrder, ClearTable, Scratch, Zeroing};
+use softfault_host::Hosted;
 use std::fmt;
 
 /// One of them.
@@ -23,6 +25,8 @@ pub struct Ways {
     pub faults: Way,
     /// The fastest one without faults, for each number of threads.
     pub limits: Vec<(usize, Way)>,
+    /// The one that is assumed of the host's faults.
+    pub linux: LinuxWay,
 }
 
 impl Ways {
@@ -53,6 +57,12 @@ impl Way {
         let (near, far) = chosen.tunable().map_or_else(|| measured.large(), |way| (way, way));
         // Only hybrid has a far part.
         if how == ClearOrder::Hybrid { Way { how, near, far } } else { Way::all(how, near) }
+    }
+
+    /// Clears the 2 MiB from frame number `at` of a thread's part; their first byte is the one that is written.
+    pub fn clear(self, part: &mut Scratch<'_, Hosted>, at: u64) {
+        part.set_large((self.near, self.far));
+        part.clear(at, Order::PMD, Some(0), self.how);
     }
 
     /// All that a page could be cleared in without a fault, where nothing follows: as faults do, and from start to end

@@ -50,3 +50,31 @@ fn parallel_fault_gives_a_line_for_each_row() {
         assert_eq!((lines.len(), nr_old), if shape == "linear" { (10 + 3, 3) } else { (10 + 2, 2) });
     }
 }
+
+/// The rows of the goal beside Linux. A host without a pool, or a user who may not grow it, has no row of faults, and the
+/// clears are compared all the same.
+#[test]
+fn parallel_fault_compares_faults_and_clears_with_those_of_linux() {
+    let arguments = "parallel-fault 2 32768 --locks lockfree --reps 2 --against linux";
+    let lines = json_lines(&format!("{arguments} --json"));
+    let of =
+        |system: &str, threads: u64| lines.iter().find(|line| line["system"] == system && line["threads"] == threads);
+    let number = |line: &Value, key: &str| line[key].as_f64().filter(|number| *number > 0.0);
+    let has_pool = of("linux", 1).is_some();
+    assert!(has_pool || lines.iter().any(|line| line["system"] == "linux" && !line["why"].is_null()), "{lines:?}");
+    for threads in [1, 2] {
+        let [ours, warm, linux_clear] =
+            ["softfault", "warm-clear", "linux-clear"].map(|system| of(system, threads).unwrap());
+        assert!(linux_clear["discipline"] == "none" && linux_clear["ratio_of_clears"].is_null(), "{linux_clear}");
+        assert!(linux_clear["way"].as_str().is_some_and(|way| way.contains(" for ")), "{linux_clear}");
+        assert!(number(warm, "ratio_of_clears").is_some() && warm["ratio_to_linux"].is_null(), "{warm}");
+        assert_eq!(ours["ratio_of_clears"], warm["ratio_of_clears"], "ours clear as warm-clear does");
+        for key in ["ratio_to_linux", "ratio_to_linux_spread", "quotient", "quotient_spread"] {
+            assert_eq!(ours[key].is_null(), !has_pool, "{key}: {ours}");
+        }
+        assert!(number(ours, "over_own_clear").is_some(), "{ours}");
+    }
+    let text = String::from_utf8(softfault(arguments).stdout).unwrap();
+    assert!(text.contains("is assumed to clear on this CPU: "), "{text}");
+    assert_eq!(text.contains("this Linux : lockfree, 2 thread(s): faults "), has_pool, "{text}");
+}
