@@ -46,7 +46,10 @@ fn on_machine(experiment: &Experiment, measured: &Measured) -> String {
     for table in experiment.tables {
         let rows: Vec<Row> = rows.iter().filter(|row| table.takes(row)).map(|row| (*row).clone()).collect();
         let rows = table.gather.map_or(rows.clone(), |gather| gather(&rows));
-        text += &lines(table, &rows);
+        // Rows of an older form may have nothing for a table.
+        if !rows.is_empty() {
+            text += &lines(table, &rows);
+        }
     }
     text
 }
@@ -117,6 +120,24 @@ pub fn by_call(rows: &[Row]) -> Vec<Row> {
     calls
 }
 
+/// Times become a row for each pass of the program, with a key for each system and kind of pages; those of 2011 beside them.
+pub fn by_pass(rows: &[Row]) -> Vec<Row> {
+    let mut passes: Vec<Row> = Vec::new();
+    for row in rows {
+        let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
+        let at = passes.iter().position(|pass| pass.get("row") == row.get("row")).unwrap_or_else(|| {
+            passes.push(Row::from([("row".to_string(), text("row").into())]));
+            passes.len() - 1
+        });
+        for (who, key) in [(text("system"), "seconds"), ("2011", "seconds_2011")] {
+            if let Some(seconds) = row.get(key) {
+                passes[at].insert(format!("{who} {}", text("thp")), seconds.clone());
+            }
+        }
+    }
+    passes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +170,22 @@ mod tests {
         let calls = by_call(&rows);
         assert_eq!(calls.len(), 2);
         assert_eq!((&calls[0]["most"], &calls[0]["ratio"]), (&Value::from(300.0), &Value::from(1.5)));
+    }
+
+    #[test]
+    fn a_pass_has_all_systems_in_a_row() {
+        let rows = [
+            row(r#"{"system":"softfault","thp":"off","row":"stride","seconds":0.5,"seconds_2011":0.9}"#),
+            row(r#"{"system":"softfault","thp":"off","row":"stride_again","seconds":0.4}"#),
+            row(r#"{"system":"linux","thp":"hugetlb","row":"stride","seconds":0.3,"seconds_2011":0.8}"#),
+            row(r#"{"system":"linux","thp":"on","row":"stride","why":"no memory"}"#),
+        ];
+        let passes = by_pass(&rows);
+        let names: Vec<_> = passes.iter().map(|pass| pass["row"].as_str().unwrap()).collect();
+        assert_eq!(names, ["stride", "stride_again"]);
+        let of = |key| passes[0].get(key).and_then(Value::as_f64);
+        assert_eq!([of("softfault off"), of("linux hugetlb"), of("linux on")], [Some(0.5), Some(0.3), None]);
+        assert_eq!([of("2011 off"), of("2011 hugetlb")], [Some(0.9), Some(0.8)]);
     }
 
     #[test]

@@ -62,8 +62,8 @@ JSON
   tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
   ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: the speed of our memset of fresh
   memory with huge pages relative to the other; and ratio_hugetlb_to_linux, the same for pages of a pool,
-  relative to those of Linux's pool (with --host-pool). Each has spread. thp is off, on, on_zeroed or hugetlb. Keys that do not apply to a
-  line are null. All lines have value and unit.
+  relative to those of Linux's pool (with --host-pool). Each has spread. thp is off, on, on_zeroed or hugetlb. If
+  Linux's pool cannot be grown, its first row has no seconds, and why. Keys that do not apply to a line are null. All lines have value and unit.
 
 Examples:
   softfault largepages

@@ -23,6 +23,7 @@ struct Keys<'a> {
     loads: Option<u64>,
     loads_nested_4k: Option<u64>,
     loads_nested_2m: Option<u64>,
+    why: Option<&'a str>,
 }
 
 impl bench::Report for Report {
@@ -30,12 +31,16 @@ impl bench::Report for Report {
         self.tables()
     }
 
-    /// The rows, then the passes, then the ratios.
+    /// The rows, why some could not be measured, then the passes, then the ratios.
     fn json(&self, lines: &mut Lines) {
         for column in &self.columns {
             for row in Row::ALL {
                 lines.add(self.time(column, row), column.rows[row as usize].median, "s");
             }
+        }
+        if let Some(why) = &self.why_no_pool {
+            let line = self.line(System::Linux, Thp::Hugetlb, Row::Fresh.key());
+            lines.add(Keys { why: Some(why), ..line }, None::<f64>, "s");
         }
         for passes in &self.passes {
             for (name, stats) in [("tlb_cold", &passes.cold), ("tlb_second", &passes.second)] {
@@ -104,6 +109,7 @@ impl Report {
             loads: None,
             loads_nested_4k: None,
             loads_nested_2m: None,
+            why: None,
         }
     }
 
@@ -144,13 +150,15 @@ mod tests {
         let mut lines = Lines::new("largepages");
         report().json(&mut lines);
         let lines = lines.parsed();
-        assert_eq!(lines.len(), 6 * 5 + 4 + 3);
+        assert_eq!(lines.len(), 6 * 5 + 1 + 4 + 3);
         assert!(lines.iter().all(|line| Lines::keys(line) == Lines::keys(&lines[0])));
-        assert_eq!(Lines::keys(&lines[0]).len(), 17);
+        assert_eq!(Lines::keys(&lines[0]).len(), 18);
         let first = &lines[0];
         assert_eq!((first["system"].as_str(), first["thp"].as_str()), (Some("softfault"), Some("off")));
         assert_eq!((first["seconds"].as_f64(), first["seconds_2011"].as_f64()), (Some(0.06), Some(2.1826335)));
         assert!(first["misses"].is_null());
+        let left_out = lines.iter().find(|line| line["why"] == "no root").unwrap();
+        assert!(left_out["thp"] == "hugetlb" && left_out["value"].is_null(), "{left_out}");
         let cold = lines.iter().find(|line| line["row"] == "tlb_cold" && line["thp"] == "on").unwrap();
         assert_eq!((cold["misses"].as_u64(), cold["unit"].as_str()), (Some(2), Some("misses")));
         assert_eq!(lines.last().unwrap()["value"], 4.0, "of Linux's pool nothing is known");

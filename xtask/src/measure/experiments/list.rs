@@ -1,7 +1,7 @@
 //! The experiments, in the order of the document.
 
 use super::files::{FAULT_AROUND, FAULT_AROUND_FOLIOS, FAULT_AROUND_QEMU, STUCK_FILLS};
-use super::hugetlb::{PARALLEL_FAULT, POOL_TRANSFERS};
+use super::hugetlb::{PARALLEL_FAULT, PARALLEL_FAULT_GIB, POOL_TRANSFERS};
 use super::{Column, Command, Depends, Experiment, How, Table, column, table};
 use crate::measure::render;
 
@@ -21,6 +21,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     FAULT_AROUND_QEMU,
     ANON_W_SEQ,
     PARALLEL_FAULT,
+    PARALLEL_FAULT_GIB,
     POOL_TRANSFERS,
     FRAGMENT,
     STUCK_FILLS,
@@ -263,6 +264,21 @@ distance from the faulting sub-page.",
     ],
 };
 
+/// The five rows of 2011.
+const PASSES: &[Column] = &[
+    column("ms", "row", How::Text),
+    column("ours: off", "softfault off", How::Milliseconds),
+    column("on", "softfault on", How::Milliseconds),
+    column("on zeroed", "softfault on_zeroed", How::Milliseconds),
+    column("hugetlb", "softfault hugetlb", How::Milliseconds),
+    column("Linux: off", "linux off", How::Milliseconds),
+    column("on", "linux on", How::Milliseconds),
+    column("hugetlb", "linux hugetlb", How::Milliseconds),
+    column("2011: off", "2011 off", How::Milliseconds),
+    column("on", "2011 on", How::Milliseconds),
+    column("hugetlbfs", "2011 hugetlb", How::Milliseconds),
+];
+
 const LARGEPAGES: Experiment = Experiment {
     name: "largepages",
     title: "A memset of 3 GiB of fresh memory (the experiment of 2011)",
@@ -272,8 +288,12 @@ pages of a pool, promised to the mapping. The emulated TLB has 1,536 translation
 native, and nested with 4 KiB and 2 MiB pages in the host. Goals with huge pages: 1.5 times as fast as Linux with huge
 pages, faster than ours without, 400 times fewer TLB misses.",
     depends: Depends::OnTheCpu,
-    runs: &[Command { full: "largepages --size 3 --reps 5 --host-pool", quick: "largepages --size 0.05 --reps 1" }],
+    runs: &[Command {
+        full: "largepages --size 3 --reps 5 --host-pool",
+        quick: "largepages --size 0.05 --reps 1 --host-pool",
+    }],
     tables: &[
+        Table { only: &[("unit", "s")], columns: PASSES, gather: Some(render::by_pass) },
         table(
             &[("unit", "s")],
             &[
@@ -282,6 +302,8 @@ pages, faster than ours without, 400 times fewer TLB misses.",
                 column("pass", "row", How::Text),
                 column("ms", "seconds", How::Milliseconds),
                 column("spread", "spread", How::Percent),
+                column("in 2011", "seconds_2011", How::Milliseconds),
+                column("left out, since", "why", How::Text),
             ],
         ),
         table(
