@@ -210,6 +210,12 @@ impl Mapping {
             unsafe { libc::madvise(self.base.wrapping_add(start).cast(), end - start, libc::MADV_DONTNEED) };
         }
     }
+    /// From now on the host may map these bytes by huge pages, where it has some.
+    pub fn allow_huge(&self, bytes: std::ops::Range<usize>) {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len, "{bytes:?} of {}", self.len);
+        // SAFETY: L1: the range is in the mapping. A host that refuses gives small pages.
+        unsafe { libc::madvise(self.base.wrapping_add(bytes.start).cast(), bytes.len(), libc::MADV_HUGEPAGE) };
+    }
     /// Bytes of it that the host maps by huge pages now.
     pub fn huge_bytes(&self) -> u64 {
         huge_bytes(self.base, self.len)

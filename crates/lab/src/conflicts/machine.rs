@@ -8,7 +8,7 @@
 //!   translations, since nothing but `handle_fault` is called.
 
 use crate::error::LabError;
-use crate::os::Mapping;
+use crate::os::{HostPages, Mapping};
 use softfault_recorded::FrameRange;
 use softfault_recorded::addr::Pfn;
 use softfault_recorded::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
@@ -61,13 +61,18 @@ pub struct Simulated {
 impl Simulated {
     /// `nr_frames` frames; nothing is taken from the host until they are touched.
     pub fn new(nr_cpus: usize, nr_frames: u64) -> Result<Simulated, LabError> {
-        let arena = Mapping::fresh(nr_frames as usize * PAGE_BYTES)?;
+        let arena = Mapping::aligned(nr_frames as usize * PAGE_BYTES, HostPages::Small)?;
         Ok(Simulated { arena, frames: [FrameRange { first: Pfn(0), nr_frames }], nr_cpus, is_zero: true })
     }
 
     /// The same of which the core does not know that it is zero, as after firmware has used it.
     pub fn with_unknown_content(self) -> Simulated {
         Simulated { is_zero: false, ..self }
+    }
+
+    /// Says that each fault writes all of these frames, a huge page: to write 2 MiB costs the host 512 faults otherwise.
+    pub fn expect_huge(&self, frames: std::ops::Range<u64>) {
+        self.arena.allow_huge(frames.start as usize * PAGE_BYTES..frames.end as usize * PAGE_BYTES);
     }
 
     /// Gives the host back what frames of programs take: they hold zeroes, since no

@@ -8,7 +8,7 @@ use super::machine::{self, Simulated};
 use super::options::{Layout, OBJECT_AT, Options, PAGE_BYTES, Pages};
 use crate::error::LabError;
 use softfault_recorded::addr::Access;
-use softfault_recorded::{AddressSpace, HugetlbLocking, MapFlags, ObjectPart, Order, Prot, SharedObject, Vm};
+use softfault_recorded::{AddressSpace, HugetlbLocking, MapFlags, ObjectPart, Order, Pfn, Prot, SharedObject, Vm};
 
 /// As the options say; the recorded core has types of its own.
 pub fn discipline(options: &Options) -> HugetlbLocking {
@@ -38,6 +38,7 @@ pub fn map<'vm>(
     if nr < wanted {
         return Err(LabError::subsystem("pages of the pool", format!("{nr}, should be {wanted}")));
     }
+    machine::unrecorded(|| expect_pages(vm));
     let new_file = || vm.new_hugetlb_object(wanted * BYTES, order);
     let file = (options.layout == Layout::Pool).then(new_file).transpose();
     let file = file.map_err(|e| LabError::subsystem("new_hugetlb_object", e))?;
@@ -60,6 +61,13 @@ fn touch_stack(cpu: u16, space: &AddressSpace<Simulated>) -> Result<(), LabError
     let _running = space.activate();
     let touched = space.handle_fault(STACK_AT, Access::Write);
     touched.map(drop).map_err(|e| LabError::subsystem(format!("the stack of CPU {cpu}"), e))
+}
+
+/// Prepares the host for the pages of the pool, which faults zero. All other memory is hardly touched.
+fn expect_pages(vm: &Vm<Simulated>) {
+    let first_of = |block: u32| u64::from(block) * Pages::HUGE.nr_frames();
+    let in_pool = (0..vm.nr_blocks()).map(first_of).filter(|first| vm.lies_free_in_pool(Pfn(*first as u32)));
+    in_pool.for_each(|first| vm.machine().expect_huge(first..first + Pages::HUGE.nr_frames()));
 }
 
 /// Each CPU unmaps its pages, takes them out of the file, and maps them again, which reserves them: as it was before the faults,
