@@ -32,9 +32,9 @@ Layouts: which pages belong to which CPU
   own-part     as same-object, but each CPU touches a part of its own, 2 MiB
   pool         huge pages of a reserved pool: the pages of one file belong to the CPUs in turn. Each CPU has its own
                pages, one beside the other, in its own address space. --hugetlb-locking has the discipline. The default
-               is 64 touches. Faults are counted twice. Cold: CPU 0 has made the pool, and mapped and reserved all pages,
-               so that it wrote each word and each block last. Steady: each CPU has then taken its pages out of the
-               file, mapped and reserved them again, and faults on them a second time
+               is 64 touches. Faults are counted twice. Cold: CPU 0 has made the pool and the file, reserved its pages and
+               mapped them; each CPU has touched a small page of its program. Steady: each CPU has then taken its pages
+               out of the file, mapped and reserved them again, and faults on them a second time
   private-pool the same with private mappings: each CPU unmaps its pages and maps them again
 
 Fault-around

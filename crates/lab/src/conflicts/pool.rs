@@ -1,7 +1,8 @@
 //! The layouts `pool`, a file whose pages come from a reserved pool, mapped in a space for each CPU, and `private-pool`, a private
 //! mapping of such pages for each. Faults are counted twice:
 //!
-//! - *cold*: CPU 0 has made the pool, and mapped and reserved all pages, so that it wrote all words last;
+//! - *cold*: CPU 0 has made the pool and the file, reserved all pages and mapped them, so that it wrote what says so last; each CPU
+//!   has touched a small page of its program;
 //! - *steady*: each CPU has taken its pages out, and mapped and reserved them again, and faults on them a second time.
 
 use super::machine::{self, Simulated};

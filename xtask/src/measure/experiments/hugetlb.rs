@@ -95,21 +95,21 @@ pub const POOL_TRANSFERS: Experiment = Experiment {
     name: "pool-transfers",
     title: "Cache lines that faults on pages of a pool move",
     about: "\
-512 simulated CPUs, each with an address space of its own, map one file of a pool's pages of 2 MiB. Neighbouring pages belong to the CPUs in turn; 32 for each.
-*Cold*: CPU 0 has mapped and reserved all pages. *Steady*: each CPU has taken its pages out, and mapped and reserved them again. Goal for `lockfree`: at most
-80 transfers. Steady faults reach it, cold ones do not: see `docs/hugetlb.md`.",
+512 simulated CPUs, each with an address space of its own, map one file of a pool's pages of 2 MiB. Neighbouring pages belong to the CPUs in turn; 64 for each.
+*Cold*: CPU 0 has made pool and file, reserved all pages and mapped them. *Steady*: each CPU has taken its pages out, and mapped and reserved them again. Goal for `lockfree`: at most
+80 transfers in both: see `docs/hugetlb.md`.",
     depends: Depends::OnNothing,
     runs: &[
         Command {
-            full: "conflicts --layout pool --touches 32 --hugetlb-locking lockfree",
+            full: "conflicts --layout pool --hugetlb-locking lockfree",
             quick: "conflicts --cpus 8 --layout pool --touches 4",
         },
         Command {
-            full: "conflicts --layout pool --touches 32 --hugetlb-locking table",
+            full: "conflicts --layout pool --hugetlb-locking table",
             quick: "conflicts --cpus 8 --layout pool --hugetlb-locking table --touches 4",
         },
         Command {
-            full: "conflicts --layout pool --touches 32 --hugetlb-locking one",
+            full: "conflicts --layout pool --hugetlb-locking one",
             quick: "conflicts --cpus 8 --layout pool --hugetlb-locking one --touches 4",
         },
     ],
