@@ -64,6 +64,25 @@ static void pool_files(void) {
     CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
 }
 
+/* Numbers are read as Linux reads them: in sysfs nothing but digits, in /proc/sys any base with space around it. */
+static void pool_numbers(void) {
+    const char *wrong[] = {" 3", "3 ", "3\n\n", "0x3", "3x", "-3", "++3", "+", "\n", "3\t", 0};
+    const char *wrong_there[] = {"3x", "08", "0x", "-3", "+3", " ", "\n", "18446744073709551616", "000000000000000000003", 0};
+    const char *same_there[] = {" \t3", "3 \n", "0x3", "03", "\n3\t\n", "00000000000000000003", 0};
+    for (int i = 0; wrong[i]; i++)
+        CHECK(set(POOL "nr_hugepages", wrong[i]) == EINVAL && set(POOL "nr_overcommit_hugepages", wrong[i]) == EINVAL);
+    for (int i = 0; wrong_there[i]; i++)
+        CHECK(set(NR, wrong_there[i]) == EINVAL && set(OVERCOMMIT, wrong_there[i]) == EINVAL);
+    CHECK(set(POOL "nr_hugepages", "18446744073709551616") == ERANGE && set(POOL "nr_hugepages", "99999999999999999999x") == ERANGE);
+    CHECK(set(LARGEST "demote", "18446744073709551616") == ERANGE && set(LARGEST "demote", " 1") == EINVAL && pool_is(4, 4, 0, 0));
+    for (int i = 0; same_there[i]; i++)
+        CHECK(set(NR, same_there[i]) == 0 && pool_is(3, 3, 0, 0) && set(POOL "nr_hugepages", "+4\n") == 0 && pool_is(4, 4, 0, 0));
+    CHECK(set(NR, "") == 0 && set(POOL "nr_hugepages", "") == 0 && pool_is(4, 4, 0, 0));
+    int fd = open(NR, O_WRONLY);
+    CHECK(write(fd, "3 5", 3) == 2 && write(fd, "5", 1) == 1 && close(fd) == 0 && pool_is(3, 3, 0, 0));
+    CHECK(set(NR, "4") == 0 && pool_is(4, 4, 0, 0));
+}
+
 /* A reservation is kept, what cannot be promised is refused, surplus pages come and go. */
 static void pool_mappings(void) {
     char *p = map_huge(-1, 2, SHARED_HUGE | MAP_SHARED_VALIDATE, 0);
@@ -265,6 +284,7 @@ static void pool_segment(void) {
 static void pools(const char *first) {
     CHECK(pool_is(atol(first), atol(first), 0, 0) && number_in(OVERCOMMIT) == 0);
     pool_files();
+    pool_numbers();
     pool_mappings();
     pool_private();
     pool_file();

@@ -2,6 +2,7 @@
 //! Setting one is remembered; the few that do something have a function for it.
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::number;
 use crate::port::mm;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -48,22 +49,18 @@ impl Knob {
     }
 }
 
-/// Sets a knob to the number that `text` is.
-pub fn set(knob: &Knob, text: &[u8]) -> errno::Result<()> {
+/// Sets a knob to the number at the beginning of `text`, and returns how many bytes of it were read.
+pub fn set(knob: &Knob, text: &[u8]) -> errno::Result<usize> {
     if !knob.is_writable {
         return Err(Errno::EACCES);
     }
-    let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-    let text = text.trim();
+    let (number, len) = number::of_sysctl(text)?;
     let value =
-        if knob.is_int { text.parse::<i32>().map(|value| u64::from(value as u32)) } else { text.parse::<u64>() };
-    let value = value.map_err(|_| Errno::EINVAL)?;
-    if value > knob.most {
-        return Err(Errno::EINVAL);
-    }
+        if knob.is_int { i32::try_from(number).map(|value| u64::from(value as u32)) } else { u64::try_from(number) };
+    let value = value.ok().filter(|value| *value <= knob.most).ok_or(Errno::EINVAL)?;
     knob.value.store(value, Ordering::Relaxed);
     (knob.apply)(value);
-    Ok(())
+    Ok(len)
 }
 
 /// Memory is given when it is touched: there is no accounting in advance.

@@ -11,6 +11,7 @@ pub mod futex;
 pub mod khugepaged;
 pub mod knobs;
 pub mod main_thread;
+mod number;
 pub mod oom;
 pub mod proc;
 pub mod process;

@@ -1,6 +1,7 @@
 //! Options of a hugetlbfs, as mount(2) takes them and `/proc/mounts` shows them: Linux's.
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::number;
 use crate::port::mm;
 use core::fmt;
 use softfault::{Order, SubpoolLimits};
@@ -105,18 +106,8 @@ impl fmt::Display for Options {
     }
 }
 
-/// A number, perhaps with a unit of sizes.
 fn number_of(text: &str) -> errno::Result<u64> {
-    let shift = match text.bytes().last().map(|unit| unit.to_ascii_uppercase()) {
-        Some(b'K') => 10,
-        Some(b'M') => 20,
-        Some(b'G') => 30,
-        Some(b'T') => 40,
-        _ => 0,
-    };
-    let digits = &text[..text.len() - usize::from(shift > 0)];
-    let number: u64 = digits.parse().map_err(|_| Errno::EINVAL)?;
-    number.checked_mul(1 << shift).ok_or(Errno::EINVAL)
+    number::size(text.as_bytes()).ok_or(Errno::EINVAL)
 }
 
 fn order_of(bytes: u64) -> errno::Result<Order> {

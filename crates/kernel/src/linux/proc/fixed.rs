@@ -36,10 +36,11 @@ pub(super) enum What {
     /// A knob of huge pages, and a counter of theirs.
     Setting(Setting),
     Stat(Stat),
-    /// A size of a pool of huge pages.
-    Pool(&'static PoolKnob),
+    /// A size of a pool of huge pages; in `/proc/sys` that of the pool of the default size.
+    Pool(Order, &'static PoolKnob),
+    DefaultPool(&'static PoolKnob),
     /// An action, done when a number is written; nothing to read.
-    Order(&'static PoolKnob),
+    Action(Order, &'static PoolKnob),
     /// `self` and `thread-self`.
     Own {
         thread: bool,
@@ -75,8 +76,13 @@ pub(super) const fn stat(name: &'static str, order: Order, get: fn(Order) -> u64
 }
 
 /// A size of a pool.
-pub(super) const fn pool(name: &'static str, knob: &'static PoolKnob) -> Fixed {
-    Fixed { name, what: What::Pool(knob) }
+pub(super) const fn pool(name: &'static str, order: Order, knob: &'static PoolKnob) -> Fixed {
+    Fixed { name, what: What::Pool(order, knob) }
+}
+
+/// A size of the pool of the default size, in `/proc/sys`.
+pub(super) const fn default_pool(name: &'static str, knob: &'static PoolKnob) -> Fixed {
+    Fixed { name, what: What::DefaultPool(knob) }
 }
 
 /// `/sys/devices/system/cpu/cpuN`.
@@ -102,8 +108,8 @@ impl Generate for &'static Fixed {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
             What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
-            What::Setting(_) | What::Pool(_) => About::FILE.with_mode(0o644),
-            What::Order(_) => About::FILE.with_mode(0o200),
+            What::Setting(_) | What::Pool(..) | What::DefaultPool(_) => About::FILE.with_mode(0o644),
+            What::Action(..) => About::FILE.with_mode(0o200),
             What::Knob(knob) if knob.is_writable => About::FILE.with_mode(0o644),
             What::Knob(_) => About::FILE,
             What::Own { .. } | What::Link(_) => About::LINK,
@@ -155,18 +161,23 @@ impl Generate for &'static Fixed {
             What::Knob(knob) => writeln!(buffer, "{knob}"),
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
-            What::Pool(knob) => writeln!(buffer, "{}", knob.get()),
+            What::Pool(order, knob) => writeln!(buffer, "{}", knob.get(*order)),
+            What::DefaultPool(knob) => writeln!(buffer, "{}", knob.get(Order::PMD)),
             _ => return Err(Errno::EINVAL),
         };
         written.map(|()| None).map_err(|_| Errno::ENOMEM)
     }
-    fn write_at(&self, _: u64, bytes: &[u8]) -> errno::Result<usize> {
+    fn write_at(&self, at: u64, bytes: &[u8]) -> errno::Result<usize> {
         match &self.what {
-            What::Knob(knob) => knobs::set(knob, bytes)?,
+            // As Linux: nothing is no value, and in /proc/sys nothing counts behind the first write.
+            What::Knob(Knob { is_writable: true, .. }) | What::DefaultPool(_) if at > 0 => {}
+            What::Setting(_) | What::Pool(..) | What::Action(..) | What::DefaultPool(_) if bytes.is_empty() => {}
+            What::Knob(Knob { is_writable: true, .. }) if bytes.is_empty() => {}
+            What::Knob(knob) => return knobs::set(knob, bytes),
+            What::DefaultPool(knob) => return knob.set_sysctl(Order::PMD, bytes),
             // As sysfs does: each write is a value of its own, wherever it goes.
-            What::Setting(setting) if !bytes.is_empty() => setting.set(bytes)?,
-            What::Setting(_) => {}
-            What::Pool(knob) | What::Order(knob) => knob.set(bytes)?,
+            What::Setting(setting) => setting.set(bytes)?,
+            What::Pool(order, knob) | What::Action(order, knob) => knob.set(*order, bytes)?,
             _ => return Err(Errno::EACCES),
         }
         Ok(bytes.len())

@@ -3,7 +3,7 @@
 //!
 //! In `/proc/sys/vm` `nr_hugepages` is the size that was set, in `/sys` the size with surplus pages, as on Linux.
 
-use super::fixed::{Fixed, What, dir, pool, stat};
+use super::fixed::{Fixed, What, default_pool, dir, pool, stat};
 use super::setting::PoolKnob;
 use crate::port::mm;
 use softfault::{HugetlbError, Order};
@@ -16,48 +16,35 @@ fn set_overcommit(order: Order, nr: u64) -> Result<(), HugetlbError> {
     mm::vm().set_nr_overcommit_hugepages(order, nr)
 }
 
-static SET_SIZE: PoolKnob = PoolKnob { order: Order::PMD, get: |counts| counts.nr - counts.surplus, set: set_nr };
-pub(super) const NR_HUGEPAGES: Fixed = pool("nr_hugepages", &SET_SIZE);
+static SIZE: PoolKnob = PoolKnob { get: |counts| counts.nr, set: set_nr };
+static SET_SIZE: PoolKnob = PoolKnob { get: |counts| counts.nr - counts.surplus, set: set_nr };
+static OVERCOMMIT: PoolKnob = PoolKnob { get: |counts| counts.overcommit, set: set_overcommit };
+
+pub(super) const NR_HUGEPAGES: Fixed = default_pool("nr_hugepages", &SET_SIZE);
 /// Linux takes pages from the nodes of the caller's memory policy: all are on the one node.
-pub(super) const NR_HUGEPAGES_MEMPOLICY: Fixed = pool("nr_hugepages_mempolicy", &SET_SIZE);
-pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = pool("nr_overcommit_hugepages", &SIZES[0].overcommit);
-
-/// The knobs of a pool.
-struct Size {
-    nr: PoolKnob,
-    overcommit: PoolKnob,
-}
-
-const fn size(order: Order) -> Size {
-    Size {
-        nr: PoolKnob { order, get: |counts| counts.nr, set: set_nr },
-        overcommit: PoolKnob { order, get: |counts| counts.overcommit, set: set_overcommit },
-    }
-}
-
-static SIZES: [Size; 2] = [size(Order::PMD), size(Order::PUD)];
+pub(super) const NR_HUGEPAGES_MEMPOLICY: Fixed = default_pool("nr_hugepages_mempolicy", &SET_SIZE);
+pub(super) const NR_OVERCOMMIT_HUGEPAGES: Fixed = default_pool("nr_overcommit_hugepages", &OVERCOMMIT);
 
 /// `hugepages-<n>kB/`.
-const fn names(order: Order, size: &'static Size) -> [Fixed; 6] {
+const fn names(order: Order) -> [Fixed; 6] {
     [
-        pool("nr_hugepages", &size.nr),
-        pool("nr_hugepages_mempolicy", &size.nr),
-        pool("nr_overcommit_hugepages", &size.overcommit),
+        pool("nr_hugepages", order, &SIZE),
+        pool("nr_hugepages_mempolicy", order, &SIZE),
+        pool("nr_overcommit_hugepages", order, &OVERCOMMIT),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("resv_hugepages", order, |order| mm::huge_counts(order).reserved),
         stat("surplus_hugepages", order, |order| mm::huge_counts(order).surplus),
     ]
 }
 
-static OF_SMALLEST: [Fixed; 6] = names(Order::PMD, &SIZES[0]);
+static OF_SMALLEST: [Fixed; 6] = names(Order::PMD);
 
 /// The knob `demote`, for pages of 1 GiB only: so many of them become pages of 2 MiB, the only smaller size.
-static DEMOTE: PoolKnob =
-    PoolKnob { order: Order::PUD, get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
+static DEMOTE: PoolKnob = PoolKnob { get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
 
 static OF_LARGEST: [Fixed; 8] = {
-    let [nr, of_policy, overcommit, free, reserved, surplus] = names(Order::PUD, &SIZES[1]);
-    let demote = Fixed { name: "demote", what: What::Order(&DEMOTE) };
+    let [nr, of_policy, overcommit, free, reserved, surplus] = names(Order::PUD);
+    let demote = Fixed { name: "demote", what: What::Action(Order::PUD, &DEMOTE) };
     let demote_size = Fixed { name: "demote_size", what: What::Line("2048kB\n") };
     [nr, of_policy, overcommit, free, reserved, surplus, demote, demote_size]
 };
@@ -66,15 +53,15 @@ static OF_LARGEST: [Fixed; 8] = {
 pub(super) static NAMES: [Fixed; 2] = [dir("hugepages-2048kB", &OF_SMALLEST), dir("hugepages-1048576kB", &OF_LARGEST)];
 
 /// `hugepages-<n>kB/` of the one node, in which there are fewer.
-const fn names_of_node(order: Order, size: &'static Size) -> [Fixed; 3] {
+const fn names_of_node(order: Order) -> [Fixed; 3] {
     [
-        pool("nr_hugepages", &size.nr),
+        pool("nr_hugepages", order, &SIZE),
         stat("free_hugepages", order, |order| mm::huge_counts(order).free),
         stat("surplus_hugepages", order, |order| mm::huge_counts(order).surplus),
     ]
 }
 
-static OF_SIZE_OF_NODE: [[Fixed; 3]; 2] = [names_of_node(Order::PMD, &SIZES[0]), names_of_node(Order::PUD, &SIZES[1])];
+static OF_SIZE_OF_NODE: [[Fixed; 3]; 2] = [names_of_node(Order::PMD), names_of_node(Order::PUD)];
 
 /// `/sys/devices/system/node/node0/hugepages/`.
 pub(super) static OF_NODE: [Fixed; 2] =

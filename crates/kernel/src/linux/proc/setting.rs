@@ -1,8 +1,9 @@
 //! Kinds of files under `/sys/kernel/mm`: a knob of huge pages, a number of theirs, a size of
-//! one of their pools. The subsystem keeps the values.
+//! one of their pools, which `/proc/sys/vm` has for the default size, too. The subsystem keeps the values.
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::khugepaged;
+use crate::linux::number;
 use crate::port::mm;
 use core::fmt::{self, Write};
 use softfault::{HugeKnobs, HugetlbCounts, HugetlbError, Order};
@@ -51,20 +52,23 @@ impl Stat {
 
 /// A number of a pool that can be set.
 pub struct PoolKnob {
-    pub(super) order: Order,
     pub(super) get: fn(HugetlbCounts) -> u64,
     pub(super) set: fn(Order, u64) -> Result<(), HugetlbError>,
 }
 
 impl PoolKnob {
-    /// Its value.
-    pub fn get(&self) -> u64 {
-        (self.get)(mm::huge_counts(self.order))
+    /// Its value, of the pool of that size.
+    pub fn get(&self, order: Order) -> u64 {
+        (self.get)(mm::huge_counts(order))
     }
-    /// Sets it to the number that `text` is. A pool gets as many pages as there is memory for.
-    pub fn set(&self, text: &[u8]) -> errno::Result<()> {
-        let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-        let nr = text.trim().parse().map_err(|_| Errno::EINVAL)?;
-        (self.set)(self.order, nr).map_err(|error| error.errno())
+    /// Sets it to the number that `text` is, as in sysfs. A pool gets as many pages as there is memory for.
+    pub fn set(&self, order: Order, text: &[u8]) -> errno::Result<()> {
+        (self.set)(order, number::of_sysfs(text)?).map_err(|error| error.errno())
+    }
+    /// The same as in `/proc/sys`; returns how many bytes of `text` were read.
+    pub fn set_sysctl(&self, order: Order, text: &[u8]) -> errno::Result<usize> {
+        let (number, len) = number::of_sysctl(text)?;
+        let number = u64::try_from(number).map_err(|_| Errno::EINVAL)?;
+        (self.set)(order, number).map(|()| len).map_err(|error| error.errno())
     }
 }
