@@ -112,6 +112,11 @@ static void pool_mappings(void) {
     }
     CHECK(waitpid(pid, &result, 0) == pid && WIFSIGNALED(result) && WTERMSIG(result) == SIGBUS);
     CHECK(munmap(p, 2 * HUGE) == 0 && set(OVERCOMMIT, "2") == 0 && number_in(POOL "nr_overcommit_hugepages") == 2);
+    /* The limit is kept as it was set, whatever is possible. */
+    CHECK(set(OVERCOMMIT, "18446744073709551615") == 0 && strcmp(get(POOL "nr_overcommit_hugepages"), "18446744073709551615") == 0);
+    p = map_huge(-1, 3, SHARED_HUGE, 0);
+    CHECK(p != MAP_FAILED && pool_is(3, 3, 3, 2) && munmap(p, 3 * HUGE) == 0 && pool_is(1, 1, 0, 0));
+    CHECK(set(POOL "nr_overcommit_hugepages", "2") == 0 && strcmp(get(OVERCOMMIT), "2") == 0);
     p = map_huge(-1, 3, SHARED_HUGE | MAP_POPULATE, 0);
     CHECK(p != MAP_FAILED && pool_is(3, 0, 0, 2));
     CHECK(map_huge(-1, 1, SHARED_HUGE, 0) == MAP_FAILED && errno == ENOMEM);

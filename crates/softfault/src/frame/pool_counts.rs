@@ -170,13 +170,13 @@ impl<M: Machine> Memory<M> {
     }
 
     pub(crate) fn hugetlb_set_overcommit(&self, id: PoolId, nr: u64) {
-        self.pool(id).overcommit.store(nr.min(SURPLUS_ONE - 1), Ordering::Release);
+        self.pool(id).overcommit.store(nr, Ordering::Release);
     }
 
     /// No fewer pages than the pool can have without a change of its size. A CPU that gives a surplus page back takes it out of
     /// the count first, and may have to keep it: one for each CPU.
     pub(crate) fn hugetlb_most(&self, id: PoolId) -> u64 {
-        let (sizes, most) = (self.pool(id).sizes(), self.pool(id).overcommit.load(Ordering::Acquire));
+        let (sizes, most) = (self.pool(id).sizes(), self.pool(id).most_surplus());
         sizes.persistent() + sizes.surplus() + most + self.cpus.len() as u64
     }
 

@@ -65,9 +65,9 @@ impl Pool {
         self.sizes().surplus()
     }
 
-    /// Limit of surplus pages.
+    /// Limit of surplus pages, and no more than can be counted.
     pub(crate) fn most_surplus(&self) -> u64 {
-        self.overcommit.load(Ordering::Acquire)
+        self.overcommit.load(Ordering::Acquire).min(SURPLUS_ONE - 1)
     }
 
     /// Counts surplus pages, unless there would be more than there may be.
