@@ -206,6 +206,26 @@ static long map_len(long len, int flags, int fd) {
     return syscall(SYS_mmap, 0, len, PROT_READ, flags, fd, 0);
 }
 
+/* Of several bad arguments the one is told that Linux tells: size, length and place come before flags. */
+static int refuses(long at, long len, int flags, int fd) {
+    CHECK(syscall(SYS_mmap, at, len, PROT_READ, flags, fd, 0) == -1);
+    return errno;
+}
+
+static void pool_orders(int fd) {
+    const int unknown = MAP_SHARED_VALIDATE | MAP_SYNC, anonymous = unknown | MAP_ANONYMOUS | MAP_HUGETLB;
+    const long top = (1L << 47) - HUGE;
+    const int kinds[] = {unknown, anonymous};
+    for (int i = 0; i < 2; i++) {
+        int of = i ? -1 : fd;
+        CHECK(refuses(0, HUGE, kinds[i], of) == EOPNOTSUPP && refuses(0, 0, kinds[i], of) == EINVAL);
+        CHECK(refuses(0, -1, kinds[i], of) == EINVAL && refuses(0, -HUGE, kinds[i], of) == ENOMEM);
+        CHECK(refuses(top + PAGE, HUGE, kinds[i] | MAP_FIXED, of) == EINVAL && refuses(top, HUGE, kinds[i] | MAP_FIXED, of) == ENOMEM);
+        CHECK(refuses(16 * HUGE, HUGE, kinds[i] | MAP_FIXED, of) == EOPNOTSUPP);
+    }
+    CHECK(refuses(0, HUGE, anonymous | 22 << LOG_SHIFT, -1) == EINVAL && refuses(0, HUGE, MAP_ANONYMOUS | MAP_HUGETLB, -1) == EINVAL);
+}
+
 /* Offsets have 63 bits: what lies beyond is refused, and nothing before it is. */
 static void pool_offsets(void) {
     const long most = INT64_MAX, last = most - HUGE + 1;
@@ -233,6 +253,7 @@ static void pool_offsets(void) {
         CHECK(map_len(-HUGE, kinds[i] | MAP_ANONYMOUS | MAP_HUGETLB, -1) == -1 && errno == ENOMEM);
     }
     CHECK(fstat(fd, &about) == 0 && about.st_size == 0 && pool_is(4, 4, 0, 0));
+    pool_orders(fd);
     char *p = map_huge(fd, 1, MAP_SHARED, last - HUGE), *q = map_huge(fd, 1, MAP_PRIVATE, last - HUGE);
     CHECK(p != MAP_FAILED && q != MAP_FAILED && pool_is(4, 4, 2, 0) && fstat(fd, &about) == 0 && about.st_size == last);
     p[5] = 7;

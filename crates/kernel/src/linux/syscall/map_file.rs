@@ -9,6 +9,8 @@ use crate::port::mm::{self, USER_END};
 use softfault::{MapFlags, MapType, ObjectPart, Prot};
 
 const PAGE_BYTES: u64 = 4096;
+/// With MAP_HUGETLB: the binary logarithm of the size.
+const SIZE_SHIFT: u32 = 26;
 /// The flags that MAP_SHARED_VALIDATE accepts: all older ones.
 const VALID: MapFlags = MapFlags::SHARED_VALIDATE
     .union(MapFlags::ANONYMOUS)
@@ -37,8 +39,33 @@ pub struct Asked {
     pub offset_bytes: u64,
 }
 
+/// The flags of a mapping of huge pages without a name, with their size. For Linux they are those of a file: so it knows
+/// MAP_SHARED_VALIDATE, and asks for the flags last.
+pub fn of_huge(addr: u64, len: u64, flags: MapFlags) -> errno::Result<MapFlags> {
+    let log = (flags.to_linux() >> SIZE_SHIFT & 0x3f) as u32;
+    let order = mm::huge_order(log).ok_or(Errno::EINVAL)?;
+    checked_len(addr, len, flags, order.nr_pages() * PAGE_BYTES)?;
+    Ok(known(flags)? | MapFlags::from_linux((u64::from(order.0) + 12) << SIZE_SHIFT))
+}
+
+/// The length in bytes, of whole pages if they are huge. Length and place are checked before all else, in Linux's order.
+fn checked_len(addr: u64, len: u64, flags: MapFlags, page_bytes: u64) -> errno::Result<u64> {
+    let is_huge = page_bytes > PAGE_BYTES;
+    // As many as are touched. As on Linux, a length that is too large for that becomes 0.
+    let len = if is_huge { len.checked_next_multiple_of(page_bytes).unwrap_or(0) } else { len };
+    let is_fixed = flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE);
+    match () {
+        () if len == 0 => Err(Errno::EINVAL),
+        () if len > USER_END => Err(Errno::ENOMEM),
+        () if is_fixed && is_huge && !addr.is_multiple_of(page_bytes) => Err(Errno::EINVAL),
+        () if is_fixed && addr > USER_END - len => Err(Errno::ENOMEM),
+        () if is_fixed && !addr.is_multiple_of(PAGE_BYTES) => Err(Errno::EINVAL),
+        () => Ok(len),
+    }
+}
+
 /// The flags of a mapping of a file: MAP_SHARED_VALIDATE is MAP_SHARED, if all of them are known.
-pub fn known(flags: MapFlags) -> errno::Result<MapFlags> {
+fn known(flags: MapFlags) -> errno::Result<MapFlags> {
     match flags.map_type() {
         MapType::SharedValidate if !VALID.contains(flags) => Err(Errno::EOPNOTSUPP),
         MapType::SharedValidate => Ok((flags - MapFlags::TYPE) | MapFlags::SHARED),
@@ -54,14 +81,11 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     }
     let huge = matches!(open.kind, Kind::File).then(|| open.inode.content()).transpose()?;
     let huge = huge.filter(|content| content.huge_order().is_some());
-    // Of a file of huge pages as many as are touched. As on Linux, a length that is too large for that becomes 0.
-    let len = huge.map_or(Some(len), |content| len.checked_next_multiple_of(content.page_bytes())).unwrap_or(0);
-    if flags.contains(MapFlags::HUGETLB) && huge.is_none() || len == 0 {
+    if flags.contains(MapFlags::HUGETLB) && huge.is_none() {
         return Err(Errno::EINVAL);
     }
-    if len > USER_END {
-        return Err(Errno::ENOMEM);
-    }
+    let page_bytes = huge.map_or(PAGE_BYTES, |content| content.page_bytes());
+    let len = checked_len(addr, len, flags, page_bytes)?;
     // Offsets of devices have no sign.
     let most = if matches!(open.kind, Kind::Zero) { u64::MAX } else { i64::MAX as u64 };
     if (offset_bytes >> 12) + len.div_ceil(PAGE_BYTES) > most >> 12 {

@@ -18,8 +18,7 @@ pub fn mmap(call: &mut Call) -> errno::Result {
     }
     let (prot, flags) = (Prot::from_linux(prot), MapFlags::from_linux(flags));
     let at = if flags.contains(MapFlags::ANONYMOUS) {
-        // Huge pages are those of a file without a name.
-        let flags = if flags.contains(MapFlags::HUGETLB) { map_file::known(flags)? } else { flags };
+        let flags = if flags.contains(MapFlags::HUGETLB) { map_file::of_huge(addr, len, flags)? } else { flags };
         to_errno!(call.space().mmap(addr, len, prot, flags))
     } else {
         let open = call.process.files.lock().get(file as u32)?;
