@@ -11,7 +11,9 @@
 
 #define HUGE (2 * MIB)
 #define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+#define LARGEST "/sys/kernel/mm/hugepages/hugepages-1048576kB/"
 #define NR "/proc/sys/vm/nr_hugepages"
+#define NODE "/sys/devices/system/node/node0/hugepages"
 #define GROUP "/proc/sys/vm/hugetlb_shm_group"
 #define OVERCOMMIT "/proc/sys/vm/nr_overcommit_hugepages"
 #define SHARED_HUGE (MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB)
@@ -47,16 +49,34 @@ static char *map_huge(int fd, long pages, int flags, long offset) {
     return mmap(0, pages * HUGE, PROT_READ | PROT_WRITE, flags, fd, offset);
 }
 
+/* The only smaller size is 2 MiB, in whatever way it is written. A pool of the smallest pages has none. */
+static void pool_demote_size(const char *folder) {
+    const char *good[] = {"2M", "2048kB\n", "2097152", "0x200000", "2m and more", 0};
+    const char *wrong[] = {"1G", "4M", "2", "4096", " 2M", "-2M", "\n", "all", 0};
+    char path[128];
+    sprintf(path, "%s/hugepages-1048576kB/demote_size", folder);
+    CHECK(mode(path) == 0644);
+    for (int i = 0; good[i]; i++)
+        CHECK(set(path, good[i]) == 0 && strcmp(get(path), "2048kB") == 0);
+    for (int i = 0; wrong[i]; i++)
+        CHECK(set(path, wrong[i]) == EINVAL && strcmp(get(path), "2048kB") == 0);
+    sprintf(path, "%s/hugepages-1048576kB/demote", folder);
+    CHECK(mode(path) == 0200 && set(path, "1") == 0 && set(path, "x") == EINVAL);
+    sprintf(path, "%s/hugepages-2048kB/demote", folder);
+    CHECK(access(path, F_OK) == -1 && errno == ENOENT);
+}
+
 static void pool_files(void) {
     CHECK(of_file("/proc/meminfo", "Hugepagesize:") == 2048);
     CHECK(mode(NR) == 0644 && mode(POOL "nr_hugepages") == 0644 && mode(POOL "free_hugepages") == 0444);
     CHECK(set(POOL "free_hugepages", "1") == EACCES && set(NR, "x") == EINVAL && set(POOL "nr_hugepages", "-1") == EINVAL);
     CHECK(number_in("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages") == 0);
-#define LARGEST "/sys/kernel/mm/hugepages/hugepages-1048576kB/"
-    CHECK(mode(LARGEST "demote") == 0200 && set(LARGEST "demote", "1") == 0 && set(LARGEST "demote", "x") == EINVAL);
-    CHECK(strcmp(get(LARGEST "demote_size"), "2048kB") == 0);
+    pool_demote_size("/sys/kernel/mm/hugepages");
+    pool_demote_size(NODE);
+    CHECK(access(NODE "/hugepages-1048576kB/resv_hugepages", F_OK) == -1 && errno == ENOENT);
+    CHECK(access(NODE "/hugepages-1048576kB/nr_overcommit_hugepages", F_OK) == -1 && errno == ENOENT);
     CHECK(set(POOL "nr_hugepages", "3\n") == 0 && pool_is(3, 3, 0, 0));
-    CHECK(number_in("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages") == 3);
+    CHECK(number_in(NODE "/hugepages-2048kB/free_hugepages") == 3);
     /* One node: what memory policy says makes no difference. */
     CHECK(mode(NR "_mempolicy") == 0644 && number_in(NR "_mempolicy") == 3 && set(NR "_mempolicy", "4") == 0);
     CHECK(pool_is(4, 4, 0, 0) && set(POOL "nr_hugepages_mempolicy", "3") == 0 && pool_is(3, 3, 0, 0));

@@ -127,6 +127,11 @@ pub fn new_subpool(order: Order, limits: SubpoolLimits) -> Result<Subpool, Huget
 /// The sizes of huge pages that there are pools of.
 pub const HUGE_ORDERS: [Order; 2] = [Order::PMD, Order::PUD];
 
+/// The order of huge pages of so many bytes.
+pub fn huge_order_of(bytes: u64) -> Option<Order> {
+    HUGE_ORDERS.into_iter().find(|order| order.nr_pages() * 4096 == bytes)
+}
+
 /// The counters of a pool, of which there is one for each of [`HUGE_ORDERS`].
 pub fn huge_counts(order: Order) -> HugetlbCounts {
     vm().hugetlb_counts(order).expect("there is a pool of that size")

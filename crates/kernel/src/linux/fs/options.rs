@@ -35,7 +35,7 @@ impl Options {
             let (name, value) = option.split_once('=').ok_or(Errno::EINVAL)?;
             let id = || value.parse().map_err(|_| Errno::EINVAL);
             match name {
-                "pagesize" => options.order = order_of(number_of(value)?)?,
+                "pagesize" => options.order = mm::huge_order_of(number_of(value)?).ok_or(Errno::EINVAL)?,
                 "size" => most = Some(Size::parse(value)?),
                 "min_size" => least = Some(Size::parse(value)?),
                 "nr_inodes" => options.nr_inodes = Some(number_of(value)?),
@@ -108,8 +108,4 @@ impl fmt::Display for Options {
 
 fn number_of(text: &str) -> errno::Result<u64> {
     number::size(text.as_bytes()).ok_or(Errno::EINVAL)
-}
-
-fn order_of(bytes: u64) -> errno::Result<Order> {
-    mm::HUGE_ORDERS.into_iter().find(|order| order.nr_pages() * PAGE_BYTES == bytes).ok_or(Errno::EINVAL)
 }

@@ -41,6 +41,8 @@ pub(super) enum What {
     DefaultPool(&'static PoolKnob),
     /// An action, done when a number is written; nothing to read.
     Action(Order, &'static PoolKnob),
+    /// A text, and the texts that it takes; it stays what it is.
+    Choice(&'static str, fn(&[u8]) -> errno::Result<()>),
     /// `self` and `thread-self`.
     Own {
         thread: bool,
@@ -108,7 +110,7 @@ impl Generate for &'static Fixed {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
             What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
-            What::Setting(_) | What::Pool(..) | What::DefaultPool(_) => About::FILE.with_mode(0o644),
+            What::Setting(_) | What::Pool(..) | What::DefaultPool(_) | What::Choice(..) => About::FILE.with_mode(0o644),
             What::Action(..) => About::FILE.with_mode(0o200),
             What::Knob(knob) if knob.is_writable => About::FILE.with_mode(0o644),
             What::Knob(_) => About::FILE,
@@ -157,7 +159,7 @@ impl Generate for &'static Fixed {
     fn write_text(&self, _: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
         let written = match &self.what {
             What::File(write) => write(buffer),
-            What::Line(text) => buffer.write_str(text),
+            What::Line(text) | What::Choice(text, _) => buffer.write_str(text),
             What::Knob(knob) => writeln!(buffer, "{knob}"),
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
@@ -169,15 +171,16 @@ impl Generate for &'static Fixed {
     }
     fn write_at(&self, at: u64, bytes: &[u8]) -> errno::Result<usize> {
         match &self.what {
+            What::Knob(Knob { is_writable: false, .. }) | What::File(_) | What::Line(_) => return Err(Errno::EACCES),
             // As Linux: nothing is no value, and in /proc/sys nothing counts behind the first write.
-            What::Knob(Knob { is_writable: true, .. }) | What::DefaultPool(_) if at > 0 => {}
-            What::Setting(_) | What::Pool(..) | What::Action(..) | What::DefaultPool(_) if bytes.is_empty() => {}
-            What::Knob(Knob { is_writable: true, .. }) if bytes.is_empty() => {}
+            _ if bytes.is_empty() => {}
+            What::Knob(_) | What::DefaultPool(_) if at > 0 => {}
             What::Knob(knob) => return knobs::set(knob, bytes),
             What::DefaultPool(knob) => return knob.set_sysctl(Order::PMD, bytes),
             // As sysfs does: each write is a value of its own, wherever it goes.
             What::Setting(setting) => setting.set(bytes)?,
             What::Pool(order, knob) | What::Action(order, knob) => knob.set(*order, bytes)?,
+            What::Choice(_, set) => set(bytes)?,
             _ => return Err(Errno::EACCES),
         }
         Ok(bytes.len())

@@ -5,6 +5,8 @@
 
 use super::fixed::{Fixed, What, default_pool, dir, pool, stat};
 use super::setting::PoolKnob;
+use crate::linux::errno::{self, Errno};
+use crate::linux::number;
 use crate::port::mm;
 use softfault::{HugetlbError, Order};
 
@@ -42,10 +44,20 @@ static OF_SMALLEST: [Fixed; 6] = names(Order::PMD);
 /// The knob `demote`, for pages of 1 GiB only: so many of them become pages of 2 MiB, the only smaller size.
 static DEMOTE: PoolKnob = PoolKnob { get: |_| 0, set: |_, nr| mm::vm().demote_hugepages(nr).map(drop) };
 
+const DEMOTE_FILES: [Fixed; 2] = [
+    Fixed { name: "demote", what: What::Action(Order::PUD, &DEMOTE) },
+    Fixed { name: "demote_size", what: What::Choice("2048kB\n", set_demote_size) },
+];
+
+/// A size, as an option has it: the one that there is.
+fn set_demote_size(text: &[u8]) -> errno::Result<()> {
+    let is_known = number::size(text).and_then(mm::huge_order_of) == Some(Order::PMD);
+    if is_known { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 static OF_LARGEST: [Fixed; 8] = {
     let [nr, of_policy, overcommit, free, reserved, surplus] = names(Order::PUD);
-    let demote = Fixed { name: "demote", what: What::Action(Order::PUD, &DEMOTE) };
-    let demote_size = Fixed { name: "demote_size", what: What::Line("2048kB\n") };
+    let [demote, demote_size] = DEMOTE_FILES;
     [nr, of_policy, overcommit, free, reserved, surplus, demote, demote_size]
 };
 
@@ -61,8 +73,14 @@ const fn names_of_node(order: Order) -> [Fixed; 3] {
     ]
 }
 
-static OF_SIZE_OF_NODE: [[Fixed; 3]; 2] = [names_of_node(Order::PMD), names_of_node(Order::PUD)];
+static OF_SMALLEST_OF_NODE: [Fixed; 3] = names_of_node(Order::PMD);
+
+static OF_LARGEST_OF_NODE: [Fixed; 5] = {
+    let [nr, free, surplus] = names_of_node(Order::PUD);
+    let [demote, demote_size] = DEMOTE_FILES;
+    [nr, free, surplus, demote, demote_size]
+};
 
 /// `/sys/devices/system/node/node0/hugepages/`.
 pub(super) static OF_NODE: [Fixed; 2] =
-    [dir("hugepages-2048kB", &OF_SIZE_OF_NODE[0]), dir("hugepages-1048576kB", &OF_SIZE_OF_NODE[1])];
+    [dir("hugepages-2048kB", &OF_SMALLEST_OF_NODE), dir("hugepages-1048576kB", &OF_LARGEST_OF_NODE)];
