@@ -293,6 +293,48 @@ fn pages_of_1_gib_have_one_entry() {
     run_ok("hugegib", &["--cpus", "2", "--mem", "4G", "--append", "hugepagesz=1G hugepages=2"]);
 }
 
+/// `hugepages=` is for the size that is named before it. Without one it is for the default size, whenever that is named.
+#[test]
+fn the_default_size_of_huge_pages_is_named_at_boot() {
+    let cases = [
+        ("default_hugepagesz=1G", "256M", "1048576: 0 0", ""),
+        ("hugepages=3 default_hugepagesz=2M", "256M", "2048: 3 0", ""),
+        ("hugepages=1 default_hugepagesz=1G", "3G", "1048576: 0 1", ""),
+        ("hugepagesz=2M hugepages=2 default_hugepagesz=1G hugepages=1", "3G", "1048576: 2 1", ""),
+        ("hugepages=4 hugepagesz=2M hugepages=5", "256M", "2048: 4 0", ""),
+        ("hugepagesz=2M hugepages=4 hugepagesz=2M hugepages=5", "256M", "2048: 4 0", "hugepages=5: there is one"),
+        (
+            "default_hugepagesz=3M hugepages=2 hugepages=5",
+            "256M",
+            "2048: 5 0",
+            "default_hugepagesz=3M: should be 2M or 1G",
+        ),
+        (
+            "default_hugepagesz=2M default_hugepagesz=1G",
+            "256M",
+            "2048: 0 0",
+            "default_hugepagesz=1G: the default is known",
+        ),
+    ];
+    let binary = compile("default", "hugedefault", Libc::Musl);
+    for (parameters, mem, shown, complaint) in cases {
+        let ran = run(&["--mem", mem, "--append", parameters], &binary, &[]);
+        assert_eq!((ran.code, ran.output), (0, format!("{shown}\n")), "{parameters}: {}", ran.errors);
+        assert!(ran.errors.contains(complaint) && ran.errors.is_empty() == complaint.is_empty(), "{}", ran.errors);
+    }
+}
+
+/// Calls, mounts and files that name no size are about pages of 1 GiB.
+#[test]
+fn huge_pages_of_no_size_are_of_the_default_size() {
+    for libc in BOTH {
+        let options = ["--mem", "3G", "--append", "default_hugepagesz=1G hugepages=1"];
+        let ran = run(&options, &compile("default-use", "hugedefault", libc), &["use"]);
+        assert_eq!((ran.code, ran.output.as_str()), (0, "1048576: 0 1\n"), "{}", ran.errors);
+        assert_eq!(ran.errors, "");
+    }
+}
+
 /// The processes that get huge pages, and the files' figures of them; with
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::linux::file::{self, console};
 use crate::linux::fs::archive;
+use crate::linux::pools::Pools;
 use crate::linux::process::exec::{self, Command};
 use crate::linux::process::identity::Identity;
 use crate::linux::process::stack::Inherited;
@@ -67,14 +68,14 @@ fn parse(cmdline: &str) -> Params {
                 Some(cow) => params.tunables.thp.cow = cow,
                 None => refuse(format_args!("thp_cow={word}: should be split or copy")),
             },
-            Some(("hugepagesz", size)) => match Pools::order(size) {
-                Some(order) => params.pools.order = order,
-                None => complain(format_args!("hugepagesz={size}: should be 2M or 1G; left as it was")),
-            },
-            Some(("hugepages", nr)) => match nr.parse() {
-                Ok(nr) => params.pools.add(nr),
-                Err(_) => complain(format_args!("hugepages={nr}: should be a number; there are none")),
-            },
+            Some((name @ ("hugepagesz" | "default_hugepagesz" | "hugepages"), value)) => {
+                let read = match name {
+                    "hugepagesz" => params.pools.size(value),
+                    "default_hugepagesz" => params.pools.default_size(value),
+                    _ => params.pools.number(value),
+                };
+                read.unwrap_or_else(|why| complain(format_args!("{word}: {why}")));
+            }
             Some(("tty", size)) => match parse_size(size) {
                 Some(size) => terminal::init(size),
                 None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
@@ -91,41 +92,6 @@ fn parse(cmdline: &str) -> Params {
         }
     }
     params
-}
-
-/// Huge pages that are set aside at boot: `hugepages=N`, for the size that `hugepagesz=` names before it.
-struct Pools {
-    order: Order,
-    nrs: [(Order, u64); 2],
-}
-
-impl Default for Pools {
-    fn default() -> Pools {
-        Pools { order: Order::PMD, nrs: mm::HUGE_ORDERS.map(|order| (order, 0)) }
-    }
-}
-
-impl Pools {
-    fn order(size: &str) -> Option<Order> {
-        match size {
-            "2M" | "2048K" => Some(Order::PMD),
-            "1G" | "1024M" => Some(Order::PUD),
-            _ => None,
-        }
-    }
-    fn add(&mut self, nr: u64) {
-        self.nrs.iter_mut().filter(|(order, _)| *order == self.order).for_each(|(_, of_size)| *of_size = nr);
-    }
-    /// As many as there is memory for.
-    fn fill(&self) {
-        for (order, nr) in self.nrs.into_iter().filter(|(_, nr)| *nr > 0) {
-            match mm::vm().set_nr_hugepages(order, nr) {
-                Ok(has) if has == nr => {}
-                Ok(has) => complain(format_args!("hugepages={nr}: memory for {has} only")),
-                Err(why) => complain(format_args!("hugepages={nr}: {why}")),
-            }
-        }
-    }
 }
 
 /// Parses when there are huge pages, and whether they are off for ever. The numbers are
@@ -176,7 +142,7 @@ pub fn start(info: &Info) {
 extern "C" fn main() -> ! {
     sched::kernel_thread_started();
     let free_before = free_pages();
-    params().pools.fill();
+    params().pools.fill(complain);
     let process = match launch() {
         Ok(process) => process,
         Err((path, why)) => refuse(format_args!("{path}: {why}")),

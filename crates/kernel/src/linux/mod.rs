@@ -13,6 +13,7 @@ pub mod knobs;
 pub mod main_thread;
 mod number;
 pub mod oom;
+mod pools;
 pub mod proc;
 pub mod process;
 pub mod shm;

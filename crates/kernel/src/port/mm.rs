@@ -137,10 +137,22 @@ pub fn huge_counts(order: Order) -> HugetlbCounts {
     vm().hugetlb_counts(order).expect("there is a pool of that size")
 }
 
+static DEFAULT_ORDER: Once<Order> = Once::new();
+
+/// Says which of [`HUGE_ORDERS`] is the default size; at boot.
+pub fn set_default_huge_order(order: Order) {
+    DEFAULT_ORDER.call_once(|| order);
+}
+
+/// The size of huge pages where none is named.
+pub fn default_huge_order() -> Order {
+    DEFAULT_ORDER.get().copied().unwrap_or(HUGE_ORDERS[0])
+}
+
 /// The size of huge pages that the flags of a call ask for: the binary logarithm of the bytes, or 0 for the default.
 pub fn huge_order(log: u32) -> Option<Order> {
     match log {
-        0 => Some(Order::PMD),
+        0 => Some(default_huge_order()),
         _ => HUGE_ORDERS.into_iter().find(|order| u32::from(order.0) + 12 == log),
     }
 }

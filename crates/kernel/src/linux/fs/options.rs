@@ -29,7 +29,7 @@ impl Options {
     /// Reads them; `owner` is who mounts it.
     pub fn parse(text: &[u8], owner: [u32; 2]) -> errno::Result<Options> {
         let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-        let mut options = Options { order: Order::PMD, sizes: None, nr_inodes: None, mode: 0o755, owner };
+        let mut options = Options { order: mm::default_huge_order(), sizes: None, nr_inodes: None, mode: 0o755, owner };
         let [mut most, mut least] = [None; 2];
         for option in text.split(',').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').ok_or(Errno::EINVAL)?;

@@ -10,6 +10,7 @@ use crate::linux::knobs::{self, Knob};
 use crate::linux::process;
 use crate::linux::process::thread::Task;
 use crate::port::arch::cpu;
+use crate::port::mm;
 use crate::port::sched;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -164,7 +165,7 @@ impl Generate for &'static Fixed {
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
             What::Pool(order, knob) => writeln!(buffer, "{}", knob.get(*order)),
-            What::DefaultPool(knob) => writeln!(buffer, "{}", knob.get(Order::PMD)),
+            What::DefaultPool(knob) => writeln!(buffer, "{}", knob.get(mm::default_huge_order())),
             _ => return Err(Errno::EINVAL),
         };
         written.map(|()| None).map_err(|_| Errno::ENOMEM)
@@ -176,7 +177,7 @@ impl Generate for &'static Fixed {
             _ if bytes.is_empty() => {}
             What::Knob(_) | What::DefaultPool(_) if at > 0 => {}
             What::Knob(knob) => return knobs::set(knob, bytes),
-            What::DefaultPool(knob) => return knob.set_sysctl(Order::PMD, bytes),
+            What::DefaultPool(knob) => return knob.set_sysctl(mm::default_huge_order(), bytes),
             // As sysfs does: each write is a value of its own, wherever it goes.
             What::Setting(setting) => setting.set(bytes)?,
             What::Pool(order, knob) | What::Action(order, knob) => knob.set(*order, bytes)?,

@@ -71,7 +71,8 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
         ("AnonHugePages:", anon_huge),
     ];
     lines.iter().try_for_each(|(name, pages)| kib(out, prefix, name, *pages))?;
-    let default = mm::huge_counts(Order::PMD);
+    let order = mm::default_huge_order();
+    let default = mm::huge_counts(order);
     let counts = [
         ("HugePages_Total:", default.nr),
         ("HugePages_Free:", default.free),
@@ -79,7 +80,7 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
         ("HugePages_Surp:", default.surplus),
     ];
     counts.iter().try_for_each(|(name, nr)| writeln!(out, "{prefix}{name:<16}{nr:>8}"))?;
-    kib(out, prefix, "Hugepagesize:", Order::PMD.nr_pages())?;
+    kib(out, prefix, "Hugepagesize:", order.nr_pages())?;
     let of_pool = |order: Order| mm::huge_counts(order).nr * order.nr_pages();
     kib(out, prefix, "Hugetlb:", mm::HUGE_ORDERS.into_iter().map(of_pool).sum())
 }
