@@ -293,6 +293,12 @@ fn pages_of_1_gib_have_one_entry() {
     run_ok("hugegib", &["--cpus", "2", "--mem", "4G", "--append", "hugepagesz=1G hugepages=2"]);
 }
 
+/// Pages of 1 GiB by other calls; they become small ones, and surplus ones.
+#[test]
+fn files_segments_and_the_pool_have_pages_of_1_gib() {
+    run_ok("hugegibcalls", &["--cpus", "2", "--mem", "4G", "--append", "hugepagesz=1G hugepages=2"]);
+}
+
 /// `hugepages=` is for the size that is named before it. Without one it is for the default size, whenever that is named.
 #[test]
 fn the_default_size_of_huge_pages_is_named_at_boot() {
