@@ -135,10 +135,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
             return;
         }
         match tick {
-            Tick::Taking(kind) => self.locks().inspect(|locks| locks.taking(kind)),
-            Tick::Released(kind) => self.locks().inspect(|locks| locks.released(kind)),
-            _ => return ticks::tick(tick),
-        };
+            Tick::Taking(kind) => _ = self.locks().inspect(|locks| locks.taking(kind)),
+            Tick::Released(kind) => _ = self.locks().inspect(|locks| locks.released(kind)),
+            _ => ticks::tick(tick),
+        }
     }
 
     #[inline(always)]
