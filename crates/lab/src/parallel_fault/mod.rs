@@ -73,6 +73,10 @@ impl Experiment for Options {
         let measured = bench::calibrated(&mut hosted);
         let (page_bytes, skip_bytes) = (self.page.bytes(), self.skip_bytes());
         let load = Load { shape: self.shape, nr_pages, page_bytes, skip_bytes, cpus };
+        if matches!(pool, Some(Ok(_))) {
+            // As our arena: pages that a virtual machine touches for the first time ever cost far more than a fault.
+            linux::run(self, &load, max_threads)?;
+        }
         let mut arena = Arena::of(hosted);
         let candidates = Way::candidates(&measured, self.zeroing, instructions);
         let limit = |nr_threads| Ok((nr_threads, clear::fastest(&mut arena, &candidates, &load, nr_threads)?));

@@ -22,7 +22,8 @@ Systems and disciplines
     table      a table of mutexes by file and page: twice the CPUs as in 2013, or --mutexes
     lockfree   no mutex: the word of the page in its file is claimed
   linux      this host's, with --against linux: as root, where its pool can be grown. It is put back at the end, also when
-             interrupted. A table of 8 mutexes for each CPU. Its spaces are mappings of one process
+             interrupted. A table of 8 mutexes for each CPU. Its spaces are mappings of one process. Its pages
+             are touched once before the first row
   linux-clear no fault at all: as many bytes of our memory are cleared by as many threads, as this host's Linux is assumed to
              clear its pages, with --against linux, also without its pool. The kernel's release and the CPU's flags decide:
              rep stosb with erms, else rep stosq; before 7.0 4 KiB at a time, the sub-page of the fault last, or 1 GiB from
