@@ -66,3 +66,7 @@ impl<M: Machine> Vm<M> {
         has_blocks()
     }
 }
+
+#[cfg(test)]
+#[path = "surplus_room_tests.rs"]
+mod tests;
