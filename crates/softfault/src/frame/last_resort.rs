@@ -167,6 +167,17 @@ impl<M: Machine> LastResort<'_, M> {
         nr_own: u64,
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
     ) -> Result<T, OutOfFrames> {
+        self.0.machine.tick(Tick::Taking(LockKind::Frames));
+        let found = self.attempt_until(nr_own, attempt);
+        self.0.machine.tick(Tick::Released(LockKind::Frames));
+        found
+    }
+
+    fn attempt_until<T>(
+        &self,
+        nr_own: u64,
+        attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
+    ) -> Result<T, OutOfFrames> {
         let mut nr_attempts = 0;
         loop {
             if nr_attempts == ATTEMPTS_BEFORE_FREEZE {

@@ -26,6 +26,9 @@ pub enum LockKind {
     Subpool,
     /// The last-resort turn of an allocation.
     LastResort,
+    /// No lock, but the wait of the owner of that turn for frames that others hold. These may sleep for a lock meanwhile: so it is
+    /// not waited for under one for which a holder of frames waits.
+    Frames,
     /// Memory that is added or removed.
     MemoryResize,
     /// The way between free memory and the pools.
@@ -55,8 +58,8 @@ pub enum LockKind {
 impl LockKind {
     /// All of them.
     #[rustfmt::skip]
-    pub const ALL: [LockKind; 22] = [
-        PoolSize1G, PoolSize2M, Emptying, Reclaiming, Writer, PoolMutex, ObjectResize, Reserving, Subpool, LastResort,
+    pub const ALL: [LockKind; 23] = [
+        PoolSize1G, PoolSize2M, Emptying, Reclaiming, Writer, PoolMutex, ObjectResize, Reserving, Subpool, LastResort, Frames,
         MemoryResize, Gathering, Deferred, Leading, Thief, Family, Shard, Ages, HugeKnobs, Writers, Global, LeafTable,
     ];
 
@@ -66,34 +69,33 @@ impl LockKind {
         self.taken_under().contains(&other)
     }
 
+    #[rustfmt::skip]
     fn taken_under(self) -> &'static [LockKind] {
         match self {
             PoolSize1G => &[
-                PoolSize2M,
-                Emptying,
-                Reclaiming,
-                ObjectResize,
-                LastResort,
-                MemoryResize,
-                Gathering,
-                Deferred,
-                Leading,
-                Thief,
-                Family,
-                Shard,
+                PoolSize2M, Emptying, Reclaiming, ObjectResize, Reserving, Subpool, LastResort, Frames, MemoryResize, Gathering,
+                Deferred, Leading, Thief, Family, Shard, Writers,
             ],
-            PoolSize2M => &[Reclaiming, LastResort, Gathering, Deferred, Leading, Thief, Family, Shard],
-            Emptying => &[ObjectResize, LastResort, MemoryResize, Gathering, Deferred, Leading, Thief, Family, Shard],
-            Reclaiming => &[Family, Shard],
-            Writer => &[ObjectResize, Reserving, Subpool, LastResort, Gathering, Deferred, Leading, Thief, Shard],
-            PoolMutex => &[Subpool, LastResort, Gathering, Deferred, Leading, Thief, Family, Shard],
-            ObjectResize => &[Reserving, Subpool, LastResort, Gathering, Deferred, Leading, Thief, Shard],
+            PoolSize2M => &[
+                Reclaiming, Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard, Writers,
+            ],
+            Emptying => &[
+                ObjectResize, Reserving, Subpool, LastResort, Frames, MemoryResize, Gathering, Deferred, Leading, Thief, Family, Shard,
+            ],
+            // A mover, and reclaim, keep an object while they look at a page of it, and may end it: then its claims end.
+            Reclaiming => &[Reserving, Subpool, Gathering, Deferred, Leading, Thief, Family, Shard],
+            Writer => &[
+                ObjectResize, Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Shard,
+            ],
+            PoolMutex => &[Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard],
+            ObjectResize => &[Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Shard],
             // Of an allocation that needs several frames, and reserves when it has them.
-            LastResort => &[Reserving, Subpool, Gathering, Deferred, Leading, Thief],
+            LastResort => &[Reserving, Subpool, Frames, Gathering, Deferred, Leading, Thief],
+            // Callers that hold frames wait for it.
             Reserving => &[Subpool, Gathering, Deferred, Leading, Thief],
             Subpool => &[Gathering, Deferred, Leading, Thief],
-            MemoryResize => &[LastResort, Deferred, Leading, Thief],
-            Gathering => &[Deferred, Leading, Thief],
+            MemoryResize => &[LastResort, Frames, Deferred, Leading, Thief],
+            Frames | Gathering => &[Deferred, Leading, Thief],
             Deferred => &[Leading],
             Leading | Thief | Family | Shard | Ages | HugeKnobs | Writers | Global | LeafTable => &[],
         }

@@ -36,6 +36,7 @@ mod prealloc;
 mod readahead;
 mod refs;
 pub(crate) mod reserved;
+mod reserved_nodes;
 mod reserved_slot;
 pub(crate) mod slot;
 mod spread;

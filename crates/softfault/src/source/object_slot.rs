@@ -105,6 +105,11 @@ impl<'a> ObjectSlot<'a> {
         }
     }
 
+    /// Whether the lookup ended at a node of which pages are being reserved.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self, ObjectSlot::Page(slot) if slot.node_under_way().is_some())
+    }
+
     /// The largest page for which there may be room around the one that was looked up: a node that is
     /// there stays.
     pub(super) fn most_order(&self) -> Order {

@@ -98,6 +98,7 @@ impl<M: Machine> Links<M> {
             return;
         }
         let _ = self.for_each_page(id, ObjectPages::ALL, &mut |_, slot| {
+            debug_assert!(slot.node_under_way().is_none(), "a reservation keeps the object");
             while slot.page() == ObjectPage::Filling {
                 self.machine.relax();
             }

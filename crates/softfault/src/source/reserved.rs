@@ -15,23 +15,22 @@
 //!
 //! Source: the reserve map of a hugetlbfs file in Linux (Documentation/mm/hugetlbfs_reserv.rst), there a list of ranges.
 //!
+//! Nodes are obtained before `reserving` is taken: nobody waits for frames under it. So callers that hold frames may wait for it.
+//!
 //! Locks on entry: none, no section. Takes `reserving`, also under a writer lock, or `resize`.
 
-use super::node::{Node, ZeroMeans};
+use super::reserved_nodes::nr_in_node;
 use super::reserved_slot::Reserving;
-use super::slot::{LostFill, PageSlot};
-use super::spread::{GAP_BITS, POOL_PAGES_IN_NODE};
-use crate::addr::{ObjectPages, OptPfn, Order, Pfn};
-use crate::frame::{Claim, Fill, OutOfFrames, PoolId, PoolRefusal, SubpoolId};
+use super::slot::PageSlot;
+use crate::addr::{ObjectPages, OptPfn, Pfn};
+use crate::frame::{Claim, FrameList, OutOfFrames, PoolId, PoolRefusal, SubpoolId};
 use crate::links::Links;
 use crate::lock::lock_word;
 use crate::machine::{LockKind, Machine};
-use crate::mem;
 use crate::pace::Pace;
 use crate::policy::folio::around;
 use crate::space::vma::ObjectId;
-use crate::sync::Word;
-use core::ops::{ControlFlow, Range};
+use core::ops::ControlFlow;
 
 /// Why nothing was reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,26 +69,23 @@ impl<M: Machine> Links<M> {
         let nr_all =
             pages.end.saturating_sub(around(pages.start, pool.order()).start).div_ceil(pool.order().nr_pages());
         self.can_have(subpool, pool, nr_all).map_err(ReserveRefusal::Pool)?;
-        let _reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
-        let marked = self.begin_to_reserve((id, pool), pages, frame);
-        let claimed = marked.map_err(ReserveRefusal::OutOfFrames).and_then(|()| {
-            let nr = self.nr_reserving((id, pool), pages);
-            self.reserve_in(subpool, pool, nr).map_err(ReserveRefusal::Pool)
-        });
+        let mut spare = self.bring_nodes((id, pool), pages, frame).map_err(ReserveRefusal::OutOfFrames)?;
+        let reserving = lock_word(LockKind::Reserving, &self.object(id).reserving, &self.machine);
+        self.begin_to_reserve((id, pool), pages, &mut spare);
+        let nr = self.nr_reserving((id, pool), pages);
+        let claimed = self.reserve_in(subpool, pool, nr).map_err(ReserveRefusal::Pool);
         let claim = if claimed.is_ok() { Claim::Reserved } else { Claim::Nothing };
         self.for_each_word(id, pages, &mut |slot| match slot.node_under_way() {
             Some(pfn) => self.end_reserving_node(slot, pfn, claim),
             None => slot.end_reserving(claim),
         });
+        drop(reserving);
+        self.give_nodes_back(spare);
         claimed
     }
 
-    fn begin_to_reserve(
-        &self,
-        (id, pool): (ObjectId, PoolId),
-        pages: ObjectPages,
-        frame: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
-    ) -> Result<(), OutOfFrames> {
+    /// Marks the words of missing pages, or of their missing nodes. All nodes above those are there, and `spare` has enough of them.
+    fn begin_to_reserve(&self, (id, pool): (ObjectId, PoolId), pages: ObjectPages, spare: &mut FrameList) {
         let mut pace = Pace::new(&self.machine);
         let mut index = around(pages.start, pool.order()).start;
         while index < pages.end {
@@ -99,70 +95,22 @@ impl<M: Machine> Links<M> {
                 let place = self.object_slot(section.inside(), id, index);
                 place.place_of(pool.order()).map(|at| at.begin_reserving())
             };
-            match begun {
-                Some(true) => index += pool.order().nr_pages(),
+            index += match (begun, begun.is_none().then(|| spare.pop(&self.frames)).flatten()) {
+                (Some(true), _) => pool.order().nr_pages(),
                 // A fill waits for no CPU.
-                Some(false) => self.machine.relax(),
-                None => index += self.add_node((id, pool), index..pages.end, frame()?) * pool.order().nr_pages(),
-            }
+                (Some(false), _) => {
+                    self.machine.relax();
+                    0
+                }
+                (None, Some(node)) => {
+                    self.add_node((id, pool), index..pages.end, node, spare) * pool.order().nr_pages()
+                }
+                (None, None) => {
+                    debug_assert!(false, "nodes stay: as many are missing as were counted, or fewer");
+                    return;
+                }
+            };
         }
-        Ok(())
-    }
-
-    /// Puts a node on the way to the first one of these pages, if one is still missing. Returns how many huge pages it reserves: those
-    /// of these pages that have their words in it.
-    fn add_node(&self, (id, pool): (ObjectId, PoolId), pages: Range<u64>, pfn: Pfn) -> u64 {
-        let section = self.section();
-        let place = self.object_slot(section.inside(), id, pages.start);
-        let added = match place.place_above(pool.order()) {
-            _ if place.place_of(pool.order()).is_some() => Err(LostFill),
-            Some(above) => {
-                self.make_node(id, pfn);
-                let nr = self.reserve_in_node(pool.order(), &pages, pfn);
-                above.begin_reserving_node(pfn).map(|()| nr).inspect_err(|_| self.empty_node(pfn))
-            }
-            None => self.object_fill_node(id, pages.start, &place, pool.order(), pfn).map(|()| 0),
-        };
-        added.unwrap_or_else(|LostFill| {
-            self.frames.desc(pfn).clear();
-            drop(section);
-            self.give_back(pfn, Fill::Fixed);
-            0
-        })
-    }
-
-    /// Makes those of these huge pages that have their words in a node of zeroes the reserved ones, and returns their number.
-    /// Nobody else sees the node.
-    fn reserve_in_node(&self, order: Order, pages: &Range<u64>, node: Pfn) -> u64 {
-        let first = (pages.start >> order.0) % POOL_PAGES_IN_NODE;
-        let nr = nr_in_node(order, pages.start, pages.end);
-        let others = (0..POOL_PAGES_IN_NODE).filter(|i| !(first..first + nr).contains(i));
-        others.for_each(|i| self.word_in_node(node, i).set(ZeroMeans::Reserved.translate(0)));
-        nr
-    }
-
-    /// Makes it a node of zeroes again.
-    fn empty_node(&self, node: Pfn) {
-        (0..POOL_PAGES_IN_NODE)
-            .map(|i| self.word_in_node(node, i))
-            .filter(|word| word.get() != 0)
-            .for_each(|word| word.set(0));
-    }
-
-    /// The word of a huge page in its node.
-    fn word_in_node(&self, node: Pfn, i: u64) -> &Word {
-        mem::view(&self.machine, node, (i as usize) << GAP_BITS << 3)
-    }
-
-    fn end_reserving_node(&self, slot: PageSlot<'_>, pfn: Pfn, claim: Claim) {
-        let zero = match claim {
-            Claim::Reserved => ZeroMeans::Reserved,
-            Claim::Nothing => {
-                self.empty_node(pfn);
-                ZeroMeans::Nothing
-            }
-        };
-        slot.end_reserving_node(Node { pfn, zero });
     }
 
     /// Counts the pages that are being reserved: only by the caller, which holds `reserving`.
@@ -219,11 +167,4 @@ impl<M: Machine> Links<M> {
             ControlFlow::Continue(())
         });
     }
-}
-
-/// How many huge pages there are from the one around `index` on that have their words in the same node, up to `end`.
-fn nr_in_node(order: Order, index: u64, end: u64) -> u64 {
-    let first = around(index, order).start;
-    let nr = (end - first).div_ceil(order.nr_pages());
-    nr.min(POOL_PAGES_IN_NODE - (first >> order.0) % POOL_PAGES_IN_NODE)
 }

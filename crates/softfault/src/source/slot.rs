@@ -321,7 +321,7 @@ impl<'a> PageSlot<'a> {
     /// as leaving, if it failed just before the discard marked it.
     pub(super) fn heal(self) {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
-        self.word().store(0, Ordering::Release);
+        self.word().store(self.translate(0), Ordering::Release);
     }
 
     /// Keeps a page whose memory had failed, and removes the mark of leaving that it may have.

@@ -3,8 +3,8 @@
 
 use super::common::objects::touch;
 use super::common::*;
-use super::{AT, HUGE, NORESERVE, counts, free, map, object, with_pool};
-use softfault::{FaultError, HugetlbError, MapFlags, MmapError};
+use super::{AT, HUGE, NORESERVE, counts, free, map, object, pool, with_pool};
+use softfault::{CpuId, FaultError, HugetlbError, MapFlags, MmapError};
 
 /// The last page of one node, the first ones of the next.
 const LAST: u64 = 63;
@@ -111,5 +111,31 @@ fn the_end_of_an_object_returns_what_is_reserved() {
         w.space.munmap(AT, HUGE).unwrap();
         drop(by_fault);
         assert_eq!(free(w), (4, 0));
+    });
+}
+
+/// Two CPUs reserve pages of one file, and memory has no frame for a node: both are refused. Neither waits for the frames of the
+/// other while that waits for its lock, which the order of locks would forbid.
+#[test]
+fn two_reservations_without_frames() {
+    in_each_setup(2, 8 << 20, |w| {
+        pool(w, 1);
+        let shared = object(w, 2);
+        let size = w.vm.vmstat().nr_free_pages * PAGE;
+        let others = w.vm.new_space().unwrap();
+        others.mmap(BASE, size, RW, PRIVATE | FIXED).unwrap();
+        (0..size / PAGE).take_while(|page| touch(&others, BASE + page * PAGE).is_ok()).count();
+        let on_the_other = || {
+            let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+            assert!(shared.reserve(0..512).is_err());
+        };
+        std::thread::scope(|threads| {
+            let other = threads.spawn(on_the_other);
+            assert!(shared.reserve(0..512).is_err());
+            other.join().unwrap();
+        });
+        drop(others);
+        drop(shared);
+        pool(w, 0);
     });
 }
