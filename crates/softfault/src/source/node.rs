@@ -27,20 +27,24 @@ const UNDER_WAY: u64 = RESERVED | FILLING;
 
 /// The meaning of a word of 0 in a node. A word of RESERVED means the opposite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ZeroMeans {
-    Nothing,
-    Reserved,
-}
+pub(super) struct ZeroMeans(u32);
 
 impl ZeroMeans {
+    pub(super) const NOTHING: ZeroMeans = ZeroMeans(0);
+    pub(super) const RESERVED: ZeroMeans = ZeroMeans(1);
+
+    pub(super) fn to_bit(self) -> u32 {
+        self.0
+    }
+    #[inline(always)]
+    pub(super) fn of_bit(bit: u32) -> ZeroMeans {
+        ZeroMeans(bit)
+    }
+
     /// Between a word as it is stored and as `reserved_slot.rs` says it: both ways.
     #[inline(always)]
     pub(super) fn translate(self, word: u64) -> u64 {
-        match (self, word) {
-            (ZeroMeans::Reserved, 0) => RESERVED,
-            (ZeroMeans::Reserved, RESERVED) => 0,
-            _ => word,
-        }
+        if self == ZeroMeans::RESERVED && word & !RESERVED == 0 { word ^ RESERVED } else { word }
     }
 }
 
@@ -54,11 +58,11 @@ pub(super) struct Node {
 impl Node {
     /// A node whose words say what they are.
     pub(super) fn plain(pfn: Pfn) -> Node {
-        Node { pfn, zero: ZeroMeans::Nothing }
+        Node { pfn, zero: ZeroMeans::NOTHING }
     }
 
     pub(super) fn to_word(self) -> u64 {
-        OptPfn::some(self.pfn).to_word() | if self.zero == ZeroMeans::Reserved { ALL_RESERVED } else { 0 }
+        OptPfn::some(self.pfn).to_word() | if self.zero == ZeroMeans::RESERVED { ALL_RESERVED } else { 0 }
     }
 
     /// The word of a node of which pages are being reserved.
@@ -83,12 +87,17 @@ pub(super) enum Below {
 impl Below {
     #[inline(always)]
     pub(super) fn of(word: u64) -> Below {
+        // First, since all nodes of files and of other memory are such.
+        if word >> ORDER_SHIFT == 0 {
+            return OptPfn::from_word(word).get().map_or(Below::Nothing, |pfn| Below::Node(Node::plain(pfn)));
+        }
         let named = word & !ALL_RESERVED;
         if named >> ORDER_SHIFT != 0 {
             return Below::Folio;
         }
-        let zero = if named == word { ZeroMeans::Nothing } else { ZeroMeans::Reserved };
-        OptPfn::from_word(named).get().map_or(Below::Nothing, |pfn| Below::Node(Node { pfn, zero }))
+        OptPfn::from_word(named)
+            .get()
+            .map_or(Below::Nothing, |pfn| Below::Node(Node { pfn, zero: ZeroMeans::RESERVED }))
     }
 }
 
@@ -100,7 +109,7 @@ mod tests {
     #[test]
     fn a_word_says_what_it_names() {
         let node = |zero| Node { pfn: Pfn(7), zero };
-        for zero in [ZeroMeans::Nothing, ZeroMeans::Reserved] {
+        for zero in [ZeroMeans::NOTHING, ZeroMeans::RESERVED] {
             assert!(matches!(Below::of(node(zero).to_word()), Below::Node(seen) if seen == node(zero)));
             assert_eq!(Node::under_way(node(zero).to_word()), None);
             for word in [0, RESERVED, FILLING, UNDER_WAY, 9] {
@@ -110,6 +119,6 @@ mod tests {
         let under_way = Node::word_under_way(Pfn(7));
         assert!(matches!(Below::of(under_way), Below::Folio) && Node::under_way(under_way) == Some(Pfn(7)));
         assert_eq!(Node::under_way(UNDER_WAY), None, "a page that is being reserved");
-        assert_eq!([0, RESERVED].map(|word| ZeroMeans::Reserved.translate(word)), [RESERVED, 0]);
+        assert_eq!([0, RESERVED].map(|word| ZeroMeans::RESERVED.translate(word)), [RESERVED, 0]);
     }
 }

@@ -244,6 +244,7 @@ impl<M: Machine> Links<M> {
 
     /// Looks a page up. The caller has something that keeps the object: a VMA that cannot
     /// go, a handle. The frame stays the page's until the section ends.
+    #[inline(always)]
     pub(crate) fn object_slot<'s>(&'s self, inside: InSection<'s>, id: ObjectId, index: u64) -> ObjectSlot<'s> {
         self.assert_inside(inside);
         let top = Top::of(&self.object(id).top);
@@ -253,14 +254,15 @@ impl<M: Machine> Links<M> {
         let mut level = top.height();
         loop {
             level -= 1;
-            let slot = PageSlot::new(mem::view(&self.machine, node.pfn, 0), level, index).with(node.zero);
+            let slot = PageSlot::new(mem::view(&self.machine, node.pfn, 0), level, index);
+            // Words of pages of a pool are above this level.
             if level == 0 {
                 return ObjectSlot::Page(slot);
             }
             match Below::of(slot.word().load(Ordering::Acquire)) {
                 Below::Node(below) => node = below,
-                Below::Folio => return ObjectSlot::Page(slot),
-                Below::Nothing => return ObjectSlot::Hole(slot),
+                Below::Folio => return ObjectSlot::Page(slot.with(node.zero)),
+                Below::Nothing => return ObjectSlot::Hole(slot.with(node.zero)),
             }
         }
     }

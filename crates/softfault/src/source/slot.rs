@@ -117,11 +117,11 @@ pub(super) fn level_of(order: Order) -> u32 {
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlot<'a> {
     node: &'a [Word; 512],
-    i: usize,
+    /// The word's place in the node, and above these bits the meaning of a word of 0 there. One field, since lookups of one page
+    /// after another copy the slot.
+    place: usize,
     /// Of the node: each word stands for 512^level pages.
     pub(super) level: u32,
-    /// Of the node.
-    zero: ZeroMeans,
     /// Which of these pages it is.
     sub_page: u64,
 }
@@ -131,25 +131,29 @@ impl<'a> PageSlot<'a> {
     #[inline(always)]
     pub(super) fn new(node: &'a [Word; 512], level: u32, index: u64) -> PageSlot<'a> {
         let shift = INDEX_BITS * level;
-        let i = (index >> shift) as usize & 511;
-        PageSlot { node, i, level, zero: ZeroMeans::Nothing, sub_page: index & ((1 << shift) - 1) }
+        PageSlot { node, place: (index >> shift) as usize & 511, level, sub_page: index & ((1 << shift) - 1) }
     }
 
     /// The same in a node of which the word above says this.
     #[inline(always)]
     pub(super) fn with(self, zero: ZeroMeans) -> PageSlot<'a> {
-        PageSlot { zero, ..self }
+        PageSlot { place: self.i() | (zero.to_bit() as usize) << INDEX_BITS, ..self }
     }
 
     /// The word of this page as it is stored, if `word` is what it should say, and the other way round.
     #[inline(always)]
     pub(super) fn translate(self, word: u64) -> u64 {
-        self.zero.translate(word)
+        ZeroMeans::of_bit((self.place >> INDEX_BITS) as u32).translate(word)
+    }
+
+    #[inline(always)]
+    fn i(self) -> usize {
+        self.place & 511
     }
 
     #[inline(always)]
     pub(super) fn word(self) -> &'a Word {
-        &self.node[self.i]
+        &self.node[self.i()]
     }
 
     /// Number of pages from this one on that its word stands for.
@@ -163,7 +167,7 @@ impl<'a> PageSlot<'a> {
             return core::slice::from_ref(self.word());
         }
         let nr = order.nr_pages() as usize;
-        let first = self.i & !(nr - 1);
+        let first = self.i() & !(nr - 1);
         &self.node[first..first + nr]
     }
 
@@ -192,7 +196,7 @@ impl<'a> PageSlot<'a> {
     /// Whether some pages of its node, which is of level 0, are missing. Advisory. The page's number is
     /// `index`.
     pub(super) fn are_missing(self, index: u64, pages: Range<u64>) -> bool {
-        let first = index - self.i as u64;
+        let first = index - self.i() as u64;
         let words = &self.node[(pages.start - first) as usize..(pages.end - first) as usize];
         words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
@@ -258,8 +262,8 @@ impl<'a> PageSlot<'a> {
 
     /// The word of another page of the same 512: it is in the same node, and above level 0 the same word.
     pub(super) fn beside(self, index: u64) -> PageSlot<'a> {
-        let i = if self.level == 0 { index as usize & 511 } else { self.i };
-        PageSlot { i, sub_page: index & ((1 << (INDEX_BITS * self.level)) - 1), ..self }
+        let place = if self.level == 0 { index as usize & 511 } else { self.place };
+        PageSlot { place, sub_page: index & ((1 << (INDEX_BITS * self.level)) - 1), ..self }
     }
 
     /// Installs a node in an empty place.

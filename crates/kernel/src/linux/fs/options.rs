@@ -98,7 +98,7 @@ impl fmt::Display for Options {
         let mib = (self.order.nr_pages() * PAGE_BYTES) >> 20;
         write!(f, ",pagesize={mib}M")?;
         let sizes = self.sizes.unwrap_or_default();
-        let bytes = |pages: u64| pages * self.order.nr_pages() * PAGE_BYTES;
+        let bytes = |pages: u64| pages.saturating_mul(self.order.nr_pages() * PAGE_BYTES);
         if let Some(most) = sizes.most {
             write!(f, ",size={}", bytes(most))?;
         }
