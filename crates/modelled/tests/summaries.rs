@@ -58,9 +58,14 @@ fn something_comes_and_goes_on_either_side() {
 
 /// Free pages of a pool, of which the bits are all that says so, and what is done to them at once.
 fn after_pages(free: &'static [u32], actors: &'static [Actor], left: Option<u32>) {
+    // With words of one block each, and with words of many.
+    [NR_BLOCKS as usize, 1].into_iter().for_each(|nr_cpus| after_pages_of(nr_cpus, free, actors, left));
+}
+
+fn after_pages_of(nr_cpus: usize, free: &'static [u32], actors: &'static [Actor], left: Option<u32>) {
     explore(3, move || {
         let first: Pfn = arena_frames();
-        let trees: &'static Trees = Box::leak(Box::new(Trees::over(&Modelled, first, NR_BLOCKS, NR_BLOCKS as usize)));
+        let trees: &'static Trees = Box::leak(Box::new(Trees::over(&Modelled, first, NR_BLOCKS, nr_cpus)));
         free.iter().for_each(|b| trees.put_page(*b));
         run(actors.iter().map(|actor| Box::new(move || actor(trees)) as Box<dyn FnOnce() + Send>).collect());
         assert!(trees.finds_all_pages(), "I40: a page is passed over");
