@@ -3,9 +3,9 @@
 //! With debug assertions, as in tests, a wait that [`LockKind::may_take`] does not permit ends the process, also where nobody
 //! would have waited in a circle this time. Without them nothing is noted.
 
+use crate::ticks::end_process;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use softfault::machine::LockKind;
-use std::io::Write;
 
 /// How many locks of each kind a CPU has. Only the CPU's thread writes it.
 #[derive(Default)]
@@ -15,7 +15,7 @@ impl HeldLocks {
     /// The CPU is about to wait for such a lock.
     pub(crate) fn taking(&self, wanted: LockKind) {
         if let Some(held) = self.forbids(wanted) {
-            out_of_order(held, wanted);
+            end_process(&format!("a CPU that has the lock {held:?} waits for {wanted:?}: see `LockKind::may_take`"));
         }
         self.0[wanted as usize].fetch_add(1, Relaxed);
     }
@@ -31,15 +31,6 @@ impl HeldLocks {
         let has = |kind: &LockKind| self.0[*kind as usize].load(Relaxed) > 0;
         LockKind::ALL.into_iter().filter(has).find(|held| !held.may_take(wanted))
     }
-}
-#[cold]
-#[inline(never)]
-fn out_of_order(held: LockKind, wanted: LockKind) -> ! {
-    let trace = std::backtrace::Backtrace::force_capture();
-    let text = format!("{trace}\na CPU that has the lock {held:?} waits for {wanted:?}: see `LockKind::may_take`\n");
-    // Past the test harness, which keeps what is printed until the test ends.
-    let _ = std::io::stderr().write_all(text.as_bytes());
-    std::process::abort()
 }
 
 #[cfg(test)]

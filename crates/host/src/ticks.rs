@@ -24,13 +24,10 @@ pub fn nr_steps() -> u64 {
     ALL_STEPS.get()
 }
 
-/// Counts a tick of the calling thread. Ends the process after too many steps: a panic
+/// Counts a tick of the calling thread, if the caller was built with debug assertions. Ends the process after too many steps: a panic
 /// would leave locks and entries that other threads wait for.
 #[inline(always)]
 pub(crate) fn tick(tick: Tick) {
-    if !cfg!(debug_assertions) {
-        return;
-    }
     match tick {
         Tick::Step if count() => too_many(),
         Tick::Step => {}
@@ -67,11 +64,13 @@ pub(crate) fn answered() {
 #[cold]
 #[inline(never)]
 fn too_many() -> ! {
+    end_process(&format!("more than {MOST_STEPS} steps without `Machine::relax`: other CPUs wait for an answer"))
+}
+
+/// Ends the process, and says why and from where: past the test harness, which keeps what is printed until the test ends.
+pub(crate) fn end_process(why: &str) -> ! {
     let trace = std::backtrace::Backtrace::force_capture();
-    let text =
-        format!("{trace}\nmore than {MOST_STEPS} steps without `Machine::relax`: other CPUs wait for an answer\n");
-    // Past the test harness, which keeps what is printed until the test ends.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(format!("{trace}\n{why}\n").as_bytes());
     std::process::abort()
 }
 

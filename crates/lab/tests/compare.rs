@@ -178,7 +178,7 @@ fn instructions_stay_within_their_bounds() {
     let bounds = [
         ("write_fault", 900.0),
         ("read_fault", 500.0),
-        ("read_fault_16", 2900.0),
+        ("read_fault_16", 2800.0),
         ("munmap_page", 300.0),
         ("fork_1mib", 190e3),
     ];

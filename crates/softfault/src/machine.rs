@@ -287,8 +287,9 @@ pub unsafe trait Machine: Sized + Sync {
         false
     }
 
-    /// Reports the progress of a call; must not call back. May be called in a section. Does nothing
-    /// by default; test machines measure with it how long calls run without answering other CPUs.
+    /// Reports the progress of a call, and the locks that it takes and releases; must not call back. May be called in a
+    /// section. Does nothing by default. Test machines measure with it how long calls run without answering other CPUs, and
+    /// check the order of locks ([`LockKind::may_take`]).
     #[inline(always)]
     fn tick(&self, tick: Tick) {
         let _ = tick;

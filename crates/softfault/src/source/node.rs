@@ -27,24 +27,20 @@ const UNDER_WAY: u64 = RESERVED | FILLING;
 
 /// The meaning of a word of 0 in a node. A word of RESERVED means the opposite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ZeroMeans(u32);
+pub(super) enum ZeroMeans {
+    Nothing,
+    Reserved,
+}
 
 impl ZeroMeans {
-    pub(super) const NOTHING: ZeroMeans = ZeroMeans(0);
-    pub(super) const RESERVED: ZeroMeans = ZeroMeans(1);
-
-    pub(super) fn to_bit(self) -> u32 {
-        self.0
-    }
-    #[inline(always)]
-    pub(super) fn of_bit(bit: u32) -> ZeroMeans {
-        ZeroMeans(bit)
-    }
-
     /// Between a word as it is stored and as `reserved_slot.rs` says it: both ways.
     #[inline(always)]
     pub(super) fn translate(self, word: u64) -> u64 {
-        if self == ZeroMeans::RESERVED && word & !RESERVED == 0 { word ^ RESERVED } else { word }
+        match (self, word) {
+            (ZeroMeans::Reserved, 0) => RESERVED,
+            (ZeroMeans::Reserved, RESERVED) => 0,
+            _ => word,
+        }
     }
 }
 
@@ -58,11 +54,11 @@ pub(super) struct Node {
 impl Node {
     /// A node whose words say what they are.
     pub(super) fn plain(pfn: Pfn) -> Node {
-        Node { pfn, zero: ZeroMeans::NOTHING }
+        Node { pfn, zero: ZeroMeans::Nothing }
     }
 
     pub(super) fn to_word(self) -> u64 {
-        OptPfn::some(self.pfn).to_word() | if self.zero == ZeroMeans::RESERVED { ALL_RESERVED } else { 0 }
+        OptPfn::some(self.pfn).to_word() | if self.zero == ZeroMeans::Reserved { ALL_RESERVED } else { 0 }
     }
 
     /// The word of a node of which pages are being reserved.
@@ -97,7 +93,7 @@ impl Below {
         }
         OptPfn::from_word(named)
             .get()
-            .map_or(Below::Nothing, |pfn| Below::Node(Node { pfn, zero: ZeroMeans::RESERVED }))
+            .map_or(Below::Nothing, |pfn| Below::Node(Node { pfn, zero: ZeroMeans::Reserved }))
     }
 }
 
@@ -109,7 +105,7 @@ mod tests {
     #[test]
     fn a_word_says_what_it_names() {
         let node = |zero| Node { pfn: Pfn(7), zero };
-        for zero in [ZeroMeans::NOTHING, ZeroMeans::RESERVED] {
+        for zero in [ZeroMeans::Nothing, ZeroMeans::Reserved] {
             assert!(matches!(Below::of(node(zero).to_word()), Below::Node(seen) if seen == node(zero)));
             assert_eq!(Node::under_way(node(zero).to_word()), None);
             for word in [0, RESERVED, FILLING, UNDER_WAY, 9] {
@@ -119,6 +115,6 @@ mod tests {
         let under_way = Node::word_under_way(Pfn(7));
         assert!(matches!(Below::of(under_way), Below::Folio) && Node::under_way(under_way) == Some(Pfn(7)));
         assert_eq!(Node::under_way(UNDER_WAY), None, "a page that is being reserved");
-        assert_eq!([0, RESERVED].map(|word| ZeroMeans::RESERVED.translate(word)), [RESERVED, 0]);
+        assert_eq!([0, RESERVED].map(|word| ZeroMeans::Reserved.translate(word)), [RESERVED, 0]);
     }
 }

@@ -95,19 +95,19 @@ impl<M: Machine> Links<M> {
                 let place = self.object_slot(section.inside(), id, index);
                 place.place_of(pool.order()).map(|at| at.begin_reserving())
             };
-            index += match (begun, begun.is_none().then(|| spare.pop(&self.frames)).flatten()) {
-                (Some(true), _) => pool.order().nr_pages(),
+            index += match begun {
+                Some(true) => pool.order().nr_pages(),
                 // A fill waits for no CPU.
-                (Some(false), _) => {
+                Some(false) => {
                     self.machine.relax();
                     0
                 }
-                (None, Some(node)) => {
+                None => {
+                    let Some(node) = spare.pop(&self.frames) else {
+                        debug_assert!(false, "nodes stay: as many are missing as were counted, or fewer");
+                        return;
+                    };
                     self.add_node((id, pool), index..pages.end, node, spare) * pool.order().nr_pages()
-                }
-                (None, None) => {
-                    debug_assert!(false, "nodes stay: as many are missing as were counted, or fewer");
-                    return;
                 }
             };
         }

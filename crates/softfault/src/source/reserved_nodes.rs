@@ -119,7 +119,7 @@ impl<M: Machine> Links<M> {
         let first = (pages.start >> order.0) % POOL_PAGES_IN_NODE;
         let nr = nr_in_node(order, pages.start, pages.end);
         let others = (0..POOL_PAGES_IN_NODE).filter(|i| !(first..first + nr).contains(i));
-        others.for_each(|i| self.word_in_node(node, i).set(ZeroMeans::RESERVED.translate(0)));
+        others.for_each(|i| self.word_in_node(node, i).set(ZeroMeans::Reserved.translate(0)));
         nr
     }
 
@@ -138,10 +138,10 @@ impl<M: Machine> Links<M> {
 
     pub(super) fn end_reserving_node(&self, slot: PageSlot<'_>, pfn: Pfn, claim: Claim) {
         let zero = match claim {
-            Claim::Reserved => ZeroMeans::RESERVED,
+            Claim::Reserved => ZeroMeans::Reserved,
             Claim::Nothing => {
                 self.empty_node(pfn);
-                ZeroMeans::NOTHING
+                ZeroMeans::Nothing
             }
         };
         slot.end_reserving_node(Node { pfn, zero });

@@ -113,16 +113,18 @@ pub(super) fn level_of(order: Order) -> u32 {
     u32::from(order.0) / INDEX_BITS
 }
 
+/// A word of 0 is a reserved page in the node: see `node.rs`. Above all sub-pages, in bits that a frame's number has not.
+const ZERO_IS_RESERVED: u64 = 1 << 63;
+
 /// The word of a page, in its node.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlot<'a> {
     node: &'a [Word; 512],
-    /// The word's place in the node, and above these bits the meaning of a word of 0 there. One field, since lookups of one page
-    /// after another copy the slot.
-    place: usize,
+    i: usize,
     /// Of the node: each word stands for 512^level pages.
     pub(super) level: u32,
-    /// Which of these pages it is.
+    /// Which of these pages it is, and [`ZERO_IS_RESERVED`]: a fault-around copies the slot for each page, so there is no field
+    /// for what only pages of a pool have.
     sub_page: u64,
 }
 
@@ -131,34 +133,31 @@ impl<'a> PageSlot<'a> {
     #[inline(always)]
     pub(super) fn new(node: &'a [Word; 512], level: u32, index: u64) -> PageSlot<'a> {
         let shift = INDEX_BITS * level;
-        PageSlot { node, place: (index >> shift) as usize & 511, level, sub_page: index & ((1 << shift) - 1) }
+        PageSlot { node, i: (index >> shift) as usize & 511, level, sub_page: index & ((1 << shift) - 1) }
     }
 
     /// The same in a node of which the word above says this.
     #[inline(always)]
     pub(super) fn with(self, zero: ZeroMeans) -> PageSlot<'a> {
-        PageSlot { place: self.i() | (zero.to_bit() as usize) << INDEX_BITS, ..self }
+        let flag = if zero == ZeroMeans::Reserved { ZERO_IS_RESERVED } else { 0 };
+        PageSlot { sub_page: self.sub_page | flag, ..self }
     }
 
     /// The word of this page as it is stored, if `word` is what it should say, and the other way round.
     #[inline(always)]
     pub(super) fn translate(self, word: u64) -> u64 {
-        ZeroMeans::of_bit((self.place >> INDEX_BITS) as u32).translate(word)
-    }
-
-    #[inline(always)]
-    fn i(self) -> usize {
-        self.place & 511
+        let is_reserved = self.sub_page & ZERO_IS_RESERVED != 0;
+        if is_reserved { ZeroMeans::Reserved } else { ZeroMeans::Nothing }.translate(word)
     }
 
     #[inline(always)]
     pub(super) fn word(self) -> &'a Word {
-        &self.node[self.i()]
+        &self.node[self.i]
     }
 
     /// Number of pages from this one on that its word stands for.
     pub(crate) fn nr_pages(self) -> u64 {
-        (1 << (INDEX_BITS * self.level)) - self.sub_page
+        (1 << (INDEX_BITS * self.level)) - (self.sub_page & !ZERO_IS_RESERVED)
     }
 
     /// The words of the aligned pages of that order around it: one of a folio of 2 MiB.
@@ -167,7 +166,7 @@ impl<'a> PageSlot<'a> {
             return core::slice::from_ref(self.word());
         }
         let nr = order.nr_pages() as usize;
-        let first = self.i() & !(nr - 1);
+        let first = self.i & !(nr - 1);
         &self.node[first..first + nr]
     }
 
@@ -196,7 +195,7 @@ impl<'a> PageSlot<'a> {
     /// Whether some pages of its node, which is of level 0, are missing. Advisory. The page's number is
     /// `index`.
     pub(super) fn are_missing(self, index: u64, pages: Range<u64>) -> bool {
-        let first = index - self.i() as u64;
+        let first = index - self.i as u64;
         let words = &self.node[(pages.start - first) as usize..(pages.end - first) as usize];
         words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
@@ -262,8 +261,11 @@ impl<'a> PageSlot<'a> {
 
     /// The word of another page of the same 512: it is in the same node, and above level 0 the same word.
     pub(super) fn beside(self, index: u64) -> PageSlot<'a> {
-        let place = if self.level == 0 { index as usize & 511 } else { self.place };
-        PageSlot { place, sub_page: index & ((1 << (INDEX_BITS * self.level)) - 1), ..self }
+        if self.level == 0 {
+            return PageSlot { i: index as usize & 511, ..self };
+        }
+        let sub_page = index & ((1 << (INDEX_BITS * self.level)) - 1);
+        PageSlot { sub_page: sub_page | self.sub_page & ZERO_IS_RESERVED, ..self }
     }
 
     /// Installs a node in an empty place.
