@@ -51,7 +51,7 @@ pub struct Fewer {
 }
 
 /// The model checks of the gate. A few models have many times as many schedules as others.
-pub const MODELS: Suite = Suite { fewer: Some(Fewer { most_listed: 600, percent_of_random: 30 }), ..ALL_SCHEDULES };
+pub const MODELS: Suite = Suite { fewer: Some(Fewer { most_listed: 400, percent_of_random: 20 }), ..ALL_SCHEDULES };
 
 /// The model checks, whole.
 pub const ALL_SCHEDULES: Suite = Suite {
