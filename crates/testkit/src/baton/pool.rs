@@ -4,14 +4,16 @@
 //! maps or resizes meanwhile, nor after an allocation has failed, once there are frames again. As on Linux, a hole ends
 //! the reservation of a file's page: then others may get it. In every second round there may be surplus pages.
 
+mod calls;
+
 use super::stage::{self, Stage};
 use super::turns::Turns;
 use super::{RW, Schedule};
 use crate::judge::{check_after_exit, check_some};
 use crate::random::Random;
 use softfault::{
-    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MigrateRefusal, MmapError, ObjectPart, Order,
-    Pfn, SharedObject, Vm,
+    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn,
+    SharedObject, Vm,
 };
 use softfault_host::{Hosted, Running, Trap};
 use std::sync::{Mutex, PoisonError};
@@ -39,13 +41,37 @@ pub enum PoolDeed {
     Resize,
     Move,
     Report,
+    Allocate,
+    MapFile,
+    Subpool,
+    Overcommit,
 }
 
 impl PoolDeed {
     /// All of them.
-    pub const ALL: [PoolDeed; 10] = {
+    pub const ALL: [PoolDeed; 14] = {
         use PoolDeed::*;
-        [StoreShared, StoreOwn, Punch, Shorten, Drop, Fork, MapAndUnmap, Resize, Move, Report]
+        [
+            StoreShared,
+            StoreOwn,
+            Punch,
+            Shorten,
+            Drop,
+            Fork,
+            MapAndUnmap,
+            Resize,
+            Move,
+            Report,
+            Allocate,
+            MapFile,
+            Subpool,
+            Overcommit,
+        ]
+    };
+    /// Those that may have a page to which others have lost their claim.
+    const TAKING: [PoolDeed; 5] = {
+        use PoolDeed::*;
+        [Fork, MapAndUnmap, Resize, MapFile, Subpool]
     };
 }
 
@@ -69,6 +95,8 @@ struct World<'vm> {
     is_starved: bool,
     /// A hole may end a reservation, and others want the page.
     may_lack: bool,
+    /// The file is empty now and then.
+    shortens: bool,
     /// Where a deed of the round removes pages, so that zeroes may be read.
     removes: Vec<u64>,
     problems: Mutex<Vec<String>>,
@@ -95,15 +123,17 @@ impl PoolRound {
     }
 
     fn play_on(&self, vm: &Vm<Hosted>, turns: &Turns) -> Result<Vec<String>, String> {
+        let nr_actors = self.deeds.len() as u64;
         let world = {
             let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
             let has = |some: &[PoolDeed]| self.deeds.iter().flatten().any(|deed| some.contains(deed));
-            let may_lack = has(&[PoolDeed::Punch, PoolDeed::Shorten])
-                && has(&[PoolDeed::MapAndUnmap, PoolDeed::Fork, PoolDeed::Resize]);
+            let may_lack = has(&[PoolDeed::Punch, PoolDeed::Shorten]) && has(&PoolDeed::TAKING);
             let shared = has(&[PoolDeed::Punch, PoolDeed::Shorten]).then_some(SHARED);
             let own = has(&[PoolDeed::Drop]).then_some(OWN);
-            let removes = shared.into_iter().chain(own).collect();
-            World { is_starved: self.frames_left.is_some(), may_lack, removes, ..World::new(vm, self.seed)? }
+            let shortens = has(&[PoolDeed::Shorten]);
+            let nr_private = if shortens { nr_actors } else { 0 };
+            let removes = shared.into_iter().chain(own).chain((0..nr_private).map(calls::private_of_file)).collect();
+            World { is_starved: self.frames_left.is_some(), may_lack, shortens, removes, ..World::new(vm, self.seed)? }
         };
         vm.fail_allocation(self.frames_left);
         let act = |me: usize| {
@@ -143,7 +173,8 @@ impl<'vm> World<'vm> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         space.mmap_object(SHARED, HUGE, RW, flags, ObjectPart::new(&file)).map_err(|e| e.to_string())?;
         space.mmap(OWN, HUGE, RW, OWN_FLAGS).map_err(|e| e.to_string())?;
-        Ok(World { vm, space, file, is_starved: false, may_lack: false, removes: vec![], problems: Mutex::default() })
+        let (is_starved, may_lack, shortens) = (false, false, false);
+        Ok(World { vm, space, file, is_starved, may_lack, shortens, removes: vec![], problems: Mutex::default() })
     }
 
     fn problem(&self, text: String) {
@@ -196,14 +227,7 @@ impl<'vm> World<'vm> {
             PoolDeed::Drop => _ = self.insist("a drop", |_| false, || self.space.madvise(OWN, HUGE, Advice::DontNeed)),
             // The child ends with the deed.
             PoolDeed::Fork => drop(self.insist("fork", |_| false, || self.space.fork())),
-            PoolDeed::MapAndUnmap => {
-                let is_full = |e: &MmapError| matches!(e, MmapError::NoHugePages);
-                let there = self.insist("mmap", is_full, || self.space.mmap(OTHER + me * HUGE, HUGE, RW, OWN_FLAGS));
-                if there.is_some() {
-                    self.store(OTHER + me * HUGE, me, nr, running, &|_| false);
-                    self.insist("munmap", |_| false, || self.space.munmap(OTHER + me * HUGE, HUGE));
-                }
-            }
+            PoolDeed::MapAndUnmap => self.map_and_unmap(me, nr, running),
             PoolDeed::Resize => {
                 _ = self.vm.set_nr_hugepages(Order::PMD, NR_PAGES + 1);
                 _ = self.vm.set_nr_hugepages(Order::PMD, NR_PAGES - 1);
@@ -218,6 +242,10 @@ impl<'vm> World<'vm> {
                 }
                 self.space.smaps(&mut |_| {});
             }
+            PoolDeed::Allocate => self.allocate(),
+            PoolDeed::MapFile => self.map_file(me, nr, running),
+            PoolDeed::Subpool => self.with_subpool(me, nr, running),
+            PoolDeed::Overcommit => self.overcommit(),
         }
     }
 
