@@ -18,6 +18,7 @@
 #define FUTEX_CMP_REQUEUE_PRIVATE (4 | PRIVATE)
 
 #define ROUNDS 5000
+#define AGAIN 20000
 
 static int ball;
 
@@ -96,6 +97,33 @@ static void requeue(void) {
     }
 }
 
+static int again_word, is_over, is_out;
+
+static void *waits_again(void *argument) {
+    (void)argument;
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE))
+        CHECK(futex(&again_word, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0) == 0);
+    __atomic_store_n(&is_out, 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* One thread waits again as soon as it is woken: a call that wakes all has woken one, or none. */
+static void again(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, 0, waits_again, 0) == 0);
+    for (int i = 0; i < AGAIN;) {
+        long nr = futex(&again_word, FUTEX_WAKE_PRIVATE, 0x7fffffff, 0, 0, 0);
+        CHECK(nr == 0 || nr == 1);
+        i += nr;
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&is_out, __ATOMIC_ACQUIRE)) {
+        futex(&again_word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+        sched_yield();
+    }
+    CHECK(pthread_join(thread, 0) == 0);
+}
+
 static long ns_of(struct timespec *t) {
     return t->tv_sec * 1000000000L + t->tv_nsec;
 }
@@ -124,6 +152,7 @@ int main(void) {
     CHECK(ball == 2 * ROUNDS);
     broadcast();
     requeue();
+    again();
     timeouts();
     puts("pingpong ok");
     return 0;

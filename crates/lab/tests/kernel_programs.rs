@@ -136,7 +136,7 @@ fn wild_pointers_are_errors() {
 
 #[test]
 fn futexes_wake() {
-    run_ok("pingpong", &[]);
+    run_ok("pingpong", &["--cpus", "2"]);
 }
 
 #[test]

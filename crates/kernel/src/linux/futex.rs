@@ -11,6 +11,7 @@ use crate::port::sched;
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, Ordering};
 use softfault::{ObjectId, VmaFlags, Vpn};
 
@@ -79,6 +80,9 @@ impl Waiter {
     fn is_woken(&self) -> bool {
         self.state.load(Ordering::Acquire) == WOKEN
     }
+    fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Acquire) == GONE
+    }
 }
 
 /// A place in a queue.
@@ -142,40 +146,51 @@ pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadli
     if leave(&waiter, key) { Err(result) } else { Ok(0) }
 }
 
-/// Wakes up to `nr` of those who wait at `key` for one of `bits`; how many.
-pub fn wake(key: Key, nr: u32, bits: u32) -> u64 {
-    let mut woken = 0;
-    while woken < u64::from(nr) {
-        let place = {
-            let mut queue = BUCKETS[key.bucket()].lock();
-            let at = queue.iter().position(|p| p.key == key && p.bits & bits != 0);
-            at.and_then(|at| queue.remove(at))
-        };
-        let Some(place) = place else { break };
-        if place.waiter.decide(WOKEN) {
-            sched::wake(&place.waiter.thread);
-            woken += 1;
+/// Takes up to `nr` places at `key` of which `is_meant` says so. All under one lock: a thread that is woken and waits again at
+/// once has a new place, and the call that woke it must not count it twice.
+fn take(queue: &mut VecDeque<Place>, key: Key, nr: u32, mut is_meant: impl FnMut(&Place) -> bool) -> Vec<Place> {
+    let mut taken = Vec::new();
+    let mut i = 0;
+    while i < queue.len() && taken.len() < nr as usize {
+        let is_next = queue[i].key == key && is_meant(&queue[i]);
+        if is_next {
+            taken.extend(queue.remove(i));
+        } else if queue[i].waiter.is_gone() {
+            // A requeue has put it back after its waiter had gone.
+            queue.remove(i);
+        } else {
+            i += 1;
         }
     }
-    woken
+    taken
+}
+
+/// Takes those to be woken; for each, this call has decided how its waiting ends.
+fn take_woken(queue: &mut VecDeque<Place>, key: Key, nr: u32, bits: u32) -> Vec<Place> {
+    take(queue, key, nr, |place| place.bits & bits != 0 && place.waiter.decide(WOKEN))
+}
+
+fn wake_all(woken: &[Place]) -> u64 {
+    woken.iter().for_each(|place| sched::wake(&place.waiter.thread));
+    woken.len() as u64
+}
+
+/// Wakes up to `nr` of those who wait at `key` for one of `bits`; how many.
+pub fn wake(key: Key, nr: u32, bits: u32) -> u64 {
+    let woken = take_woken(&mut BUCKETS[key.bucket()].lock(), key, nr, bits);
+    wake_all(&woken)
 }
 
 /// Wakes up to `nr_wake` who wait at `from` and moves up to `nr_move` of the
 /// others to `to`; how many were woken and moved.
 pub fn requeue(from: Key, to: Key, nr_wake: u32, nr_move: u32) -> u64 {
-    let woken = wake(from, nr_wake, u32::MAX);
-    let mut moved = 0;
-    while from != to && moved < u64::from(nr_move) {
-        // One bucket at a time: between the two the waiter stands nowhere; see
-        // `leave`.
-        let place = {
-            let mut queue = BUCKETS[from.bucket()].lock();
-            let at = queue.iter().position(|p| p.key == from);
-            at.and_then(|at| queue.remove(at))
-        };
-        let Some(place) = place else { break };
-        BUCKETS[to.bucket()].lock().push_back(Place { key: to, ..place });
-        moved += 1;
-    }
-    woken + moved
+    let (woken, moved) = {
+        let mut queue = BUCKETS[from.bucket()].lock();
+        let woken = take_woken(&mut queue, from, nr_wake, u32::MAX);
+        (woken, if from == to { Vec::new() } else { take(&mut queue, from, nr_move, |_| true) })
+    };
+    let nr_moved = moved.len() as u64;
+    // One bucket at a time: between the two the waiters stand nowhere; see `leave`.
+    BUCKETS[to.bucket()].lock().extend(moved.into_iter().map(|place| Place { key: to, ..place }));
+    wake_all(&woken) + nr_moved
 }
