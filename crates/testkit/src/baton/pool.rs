@@ -49,23 +49,12 @@ pub enum PoolDeed {
 
 impl PoolDeed {
     /// All of them.
+    #[rustfmt::skip] // a line each would be the list above
     pub const ALL: [PoolDeed; 14] = {
         use PoolDeed::*;
         [
-            StoreShared,
-            StoreOwn,
-            Punch,
-            Shorten,
-            Drop,
-            Fork,
-            MapAndUnmap,
-            Resize,
-            Move,
-            Report,
-            Allocate,
-            MapFile,
-            Subpool,
-            Overcommit,
+            StoreShared, StoreOwn, Punch, Shorten, Drop, Fork, MapAndUnmap, Resize, Move, Report, Allocate, MapFile,
+            Subpool, Overcommit,
         ]
     };
     /// Those that may have a page to which others have lost their claim.
