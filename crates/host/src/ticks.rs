@@ -24,8 +24,8 @@ pub fn nr_steps() -> u64 {
     ALL_STEPS.get()
 }
 
-/// Counts a tick of the calling thread, if the caller was built with debug assertions. Ends the process after too many steps: a panic
-/// would leave locks and entries that other threads wait for.
+/// Counts a tick of the calling thread: only with debug assertions, which the caller looks at. Ends the process after too
+/// many steps: a panic would leave locks and entries that other threads wait for.
 #[inline(always)]
 pub(crate) fn tick(tick: Tick) {
     match tick {

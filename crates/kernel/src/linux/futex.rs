@@ -147,17 +147,16 @@ pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadli
 }
 
 /// Takes up to `nr` places at `key` of which `is_meant` says so. All under one lock: a thread that is woken and waits again at
-/// once has a new place, and the call that woke it must not count it twice.
+/// once has a new place, and the call that woke it must not count it twice. Besides those it takes places whose waiters have
+/// gone, which a requeue has put back: the caller drops them without the lock, since that may end a thread.
 fn take(queue: &mut VecDeque<Place>, key: Key, nr: u32, mut is_meant: impl FnMut(&Place) -> bool) -> Vec<Place> {
     let mut taken = Vec::new();
-    let mut i = 0;
-    while i < queue.len() && taken.len() < nr as usize {
+    let (mut i, mut nr_left) = (0, nr);
+    while i < queue.len() && nr_left > 0 {
         let is_next = queue[i].key == key && is_meant(&queue[i]);
-        if is_next {
+        if is_next || queue[i].waiter.is_gone() {
+            nr_left -= u32::from(is_next);
             taken.extend(queue.remove(i));
-        } else if queue[i].waiter.is_gone() {
-            // A requeue has put it back after its waiter had gone.
-            queue.remove(i);
         } else {
             i += 1;
         }
@@ -170,9 +169,9 @@ fn take_woken(queue: &mut VecDeque<Place>, key: Key, nr: u32, bits: u32) -> Vec<
     take(queue, key, nr, |place| place.bits & bits != 0 && place.waiter.decide(WOKEN))
 }
 
-fn wake_all(woken: &[Place]) -> u64 {
-    woken.iter().for_each(|place| sched::wake(&place.waiter.thread));
-    woken.len() as u64
+fn wake_all(taken: &[Place]) -> u64 {
+    let woken = taken.iter().filter(|place| place.waiter.is_woken());
+    woken.inspect(|place| sched::wake(&place.waiter.thread)).count() as u64
 }
 
 /// Wakes up to `nr` of those who wait at `key` for one of `bits`; how many.
@@ -184,11 +183,13 @@ pub fn wake(key: Key, nr: u32, bits: u32) -> u64 {
 /// Wakes up to `nr_wake` who wait at `from` and moves up to `nr_move` of the
 /// others to `to`; how many were woken and moved.
 pub fn requeue(from: Key, to: Key, nr_wake: u32, nr_move: u32) -> u64 {
-    let (woken, moved) = {
+    let is_there = |place: &Place| !place.waiter.is_gone();
+    let (woken, mut moved) = {
         let mut queue = BUCKETS[from.bucket()].lock();
         let woken = take_woken(&mut queue, from, nr_wake, u32::MAX);
-        (woken, if from == to { Vec::new() } else { take(&mut queue, from, nr_move, |_| true) })
+        (woken, if from == to { Vec::new() } else { take(&mut queue, from, nr_move, is_there) })
     };
+    moved.retain(is_there);
     let nr_moved = moved.len() as u64;
     // One bucket at a time: between the two the waiters stand nowhere; see `leave`.
     BUCKETS[to.bucket()].lock().extend(moved.into_iter().map(|place| Place { key: to, ..place }));
