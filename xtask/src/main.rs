@@ -6,6 +6,7 @@
 //! | `lint/` | `lint`: the project's own lints |
 //! | `readme.rs` | `readme`: runs the commands in README and `docs/commands.md` |
 //! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
+//! | `compare_builds.rs` | `compare-builds`: times this tree against another commit |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | the Debian packages that the tests need |
@@ -15,6 +16,7 @@
 
 mod check;
 mod clients;
+mod compare_builds;
 mod lint;
 mod measure;
 mod mutants;
@@ -56,6 +58,8 @@ enum Task {
     Package,
     /// Run the experiments and write docs/measurements.md from their output
     Measure(measure::Options),
+    /// Time this tree's build against that of another commit, in alternating runs
+    CompareBuilds(compare_builds::Options),
     /// Run every command in the `console` blocks of the README and docs/commands.md
     Readme,
     /// Long runs: `soak differential --seconds N [--seed S] [--steps N]`; `soak days`, huge pages after days of use; `soak hugetlb`, the last page of a pool; `soak pipelines`, on
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),
+        Task::CompareBuilds(options) => compare_builds::run(&options),
         Task::Package => publish::check(),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),

@@ -43,6 +43,11 @@ impl Line {
         self.folder = top().join(folder);
         self
     }
+    /// Run in any folder.
+    pub fn at(mut self, folder: &Path) -> Line {
+        self.folder = folder.into();
+        self
+    }
     /// With an environment variable.
     pub fn with(mut self, name: &str, value: &str) -> Line {
         self.variables.push((name.into(), value.into()));
