@@ -43,7 +43,7 @@ impl Deref for HostFill<'_> {
 /// A file. Its methods are called by the threads that want a page, which hold nothing, and are no CPUs meanwhile.
 pub trait HostFile: Send + Sync {
     /// Reads the bytes, or [keeps](HostFill::keep) the fill for later: see [`Filling`]. Then
-    /// [`Hosted::write_fill`](crate::Hosted::write_fill) fills the frames. A panic counts as a fill that never comes back.
+    /// [`Vm::write_fill`](softfault::Vm::write_fill) fills the frames. A panic counts as a fill that never comes back.
     fn fill(&self, fill: HostFill<'_>) -> Filling;
 
     /// Writes the bytes, which are a copy, or keeps the write for later: see [`Writing`]. By default it fails. Bytes behind

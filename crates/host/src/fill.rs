@@ -18,39 +18,6 @@ impl<F: Format> Hosted<F> {
         self.files.add(file)
     }
 
-    /// Writes bytes into the frames of a fill that was [kept](Filling::UnderWay), from byte `offset` on.
-    ///
-    /// # Panics
-    ///
-    /// If they go beyond the fill's [length](FileFill::len_bytes).
-    pub fn write_fill(&self, fill: &mut FileFill, offset: u64, bytes: &[u8]) {
-        let len = fill.len_bytes();
-        assert!(
-            offset <= len && bytes.len() as u64 <= len - offset,
-            "{} bytes at {offset}, should end before {len}",
-            bytes.len()
-        );
-        self.arena.store_over(fill.first_frame(), offset, bytes);
-    }
-
-    /// Reads bytes from the frames of a fill that the embedder has, from byte `offset` on.
-    ///
-    /// # Panics
-    ///
-    /// If they go beyond its frames.
-    pub fn read_fill(&self, fill: &FileFill, offset: u64, into: &mut [u8]) {
-        let end = offset + into.len() as u64;
-        assert!(end <= fill.nr_frames() * PAGE_SIZE, "{} bytes at {offset}: beyond the frames", into.len());
-        let mut at = offset;
-        while at < end {
-            let done = (at - offset) as usize;
-            let len = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
-            let pfn = Pfn(fill.first_frame().0 + (at / PAGE_SIZE) as u32);
-            self.arena.load(pfn, (at % PAGE_SIZE) as usize, &mut into[done..done + len as usize]);
-            at += len;
-        }
-    }
-
     /// Writes bytes into frames of [foreign memory](softfault::Memory::add_foreign_memory), as their owner may.
     ///
     /// # Panics
@@ -62,16 +29,10 @@ impl<F: Format> Hosted<F> {
         self.arena.store_over(first, 0, bytes);
     }
 
-    /// The bytes of a write that was [kept](Writing::UnderWay), as they are now: any of those that programs have stored since it
-    /// began may be among them.
-    pub fn bytes_of_write(&self, write: &FileWrite) -> Vec<u8> {
-        self.arena.load_over(write.first_frame(), write.len_bytes())
-    }
-
     /// A file that is not there fails.
     pub(crate) fn write_to_file(&self, write: FileWrite) -> Writing {
         let Some(file) = self.files.get(write.file()) else { return Writing::Ended(write, Err(WriteError)) };
-        let bytes = self.bytes_of_write(&write);
+        let bytes = self.arena.load_over(write.first_frame(), write.len_bytes());
         let mut written = Writing::UnderWay;
         let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| written = file.write_back(write, &bytes))));
         ended.unwrap_or_else(core::mem::forget);

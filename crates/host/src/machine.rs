@@ -33,7 +33,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     /// Whatever lies in the arena, which is all there and this machine's alone. It may have been used.
-    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+    unsafe fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         let end = u64::from(range.first.0) + range.nr_frames;
         (end <= self.arena.nr_frames()).then(|| {
             self.files.no_longer_foreign(range);
@@ -41,7 +41,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         })
     }
 
-    fn foreign_frames(&self, range: &FrameRange) -> bool {
+    unsafe fn foreign_frames(&self, range: &FrameRange) -> bool {
         let is_there = u64::from(range.first.0) + range.nr_frames <= self.arena.nr_frames();
         if is_there {
             self.files.add_foreign(*range);
@@ -99,7 +99,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     #[inline(always)]
-    fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
+    unsafe fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
         self.copies.copy(&self.arena, to, from)
     }
 
@@ -152,22 +152,22 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         self.swap.nr_slots()
     }
 
-    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         self.waits();
         self.swap.write(slot, &self.arena, pfn)
     }
 
-    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         self.waits();
         self.swap.read(slot, &self.arena, pfn)
     }
 
-    fn fill(&self, fill: FileFill) -> Filling {
+    unsafe fn fill(&self, fill: FileFill) -> Filling {
         self.waits();
         self.fill_from_file(fill)
     }
 
-    fn write_back(&self, write: FileWrite) -> Writing {
+    unsafe fn write_back(&self, write: FileWrite) -> Writing {
         self.waits();
         self.write_to_file(write)
     }

@@ -45,7 +45,7 @@
 //! | space | `space`, `space/reclaim` | [`Vm`]: spaces; [`AddressSpace`] |
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
-//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/create`, `source/explicit`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/create`, `source/explicit`, `source/io_bytes`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
@@ -169,6 +169,8 @@ pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
 pub use source::handle::SharedObject;
+#[cfg(feature = "files")]
+pub use source::io_bytes::BytesRefused;
 pub use source::write_error::{
     EvictError, InstallError, NewFileError, NewForeignError, ObjectWriteError, StoppedAt, WriteBackError,
 };

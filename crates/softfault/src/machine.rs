@@ -12,6 +12,7 @@ use crate::sync::Word;
 use crate::table::format::Format;
 use core::ops::Range;
 
+pub(crate) mod ask;
 mod copy;
 mod cpu_set;
 pub(crate) mod file;
@@ -21,6 +22,7 @@ mod hole;
 mod lock_kind;
 mod range;
 mod swap;
+mod tick;
 
 pub use copy::FrameCopy;
 pub use cpu_set::{CpuId, CpuSet, MAX_CPUS};
@@ -31,21 +33,7 @@ pub use hole::{HoleRefused, ObjectHole};
 pub use lock_kind::LockKind;
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
-
-/// A point in a call into the core, for machines that measure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Tick {
-    /// The embedder has called into the core.
-    Call,
-    /// One step of a pass whose length depends on the program, on memory or on the
-    /// number of CPUs: an entry, a VMA, a page of an object, a CPU.
-    Step,
-    /// This CPU is about to wait for such a lock, or has just got one without a wait.
-    Taking(LockKind),
-    /// This CPU has released such a lock, or waits for it no longer.
-    Released(LockKind),
-}
+pub use tick::Tick;
 
 /// The machine that the embedder provides.
 ///
@@ -55,6 +43,11 @@ pub enum Tick {
 /// and on Arm with `CTR_EL0.DIC` and `IDC`. It clears and copies frames by stores, and makes them
 /// executable without telling the machine. `docs/design.md` says what a port to other CPUs would
 /// need.
+///
+/// # Callers
+///
+/// Methods that name memory to be read or written are `unsafe` to call: a [`Vm`](crate::Vm) calls them, and promises what
+/// each says (I63). Safe code reaches a machine by [`Vm::machine`](crate::Base::machine), and could otherwise name any frame.
 ///
 /// # Safety
 ///
@@ -122,7 +115,7 @@ pub enum Tick {
 ///   entries as they are, and nothing may use the subsystem afterwards;
 /// - **M9** [`copy_frame`](Machine::copy_frame) writes to `to` and nowhere else, by stores that precede what the CPU
 ///   stores afterwards. `to` has the bytes of `from` where the answer is `Done`.
-#[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
+#[allow(unsafe_code)] // the promises are those of the implementor and of `machine/ask.rs`
 pub unsafe trait Machine: Sized + Sync {
     /// The page-table format.
     type Format: Format;
@@ -138,14 +131,26 @@ pub unsafe trait Machine: Sized + Sync {
     /// Hands memory to the core, as I1 says, until [`frames_removed`](Self::frames_removed): see
     /// [`add_memory`](crate::Memory::add_memory). Returns whether all of it is zero; `None` if the machine has
     /// no such memory.
-    fn add_frames(&self, _range: &FrameRange) -> Option<bool> {
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine, and has no frame of the range, which ends within the limit.
+    unsafe fn add_frames(&self, _range: &FrameRange) -> Option<bool> {
         None
     }
     /// Returns memory to the machine. No CPU has a translation of it.
-    fn frames_removed(&self, _range: &FrameRange) {}
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine. Nobody uses the frames any more.
+    unsafe fn frames_removed(&self, _range: &FrameRange) {}
 
     /// Whether these foreign frames can be read while the [`Vm`](crate::Vm) lives.
-    fn foreign_frames(&self, _range: &FrameRange) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// As [`add_frames`](Self::add_frames).
+    unsafe fn foreign_frames(&self, _range: &FrameRange) -> bool {
         false
     }
 
@@ -186,8 +191,12 @@ pub unsafe trait Machine: Sized + Sync {
     ///
     /// `to` is the caller's alone. A program may store to `from` meanwhile: each aligned word is loaded once. May be called in a
     /// section, and while the caller owns entries: it neither waits nor answers other CPUs (M2).
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine. `to` is the caller's alone, and something keeps `from` in use.
     #[inline(always)]
-    fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
+    unsafe fn copy_frame(&self, to: Pfn, from: Pfn) -> FrameCopy {
         let _ = (to, from);
         FrameCopy::ByCore
     }
@@ -310,19 +319,31 @@ pub unsafe trait Machine: Sized + Sync {
     /// Writes the frame's bytes to the slot. Like [`swap_in`](Machine::swap_in) it is called outside
     /// sections, with no lock or entry held, but with frames. It may wait, but not for anybody who
     /// waits for a frame.
-    fn swap_out(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine, and has the slot. Nobody writes the frame meanwhile.
+    unsafe fn swap_out(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)
     }
 
     /// Fills the frame, which the caller owns alone, with the bytes that were last written to the slot. Several CPUs may
     /// read a slot at a time; nobody writes it meanwhile.
-    fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine. The frame is the caller's alone.
+    unsafe fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)
     }
 
     /// Reads pages of a file into frames, which are zero and nobody else's. Called outside sections, with nothing held,
     /// so that it may wait for as long as it likes, also for memory. Only a CPU that wants one of the pages waits for it.
-    fn fill(&self, fill: FileFill) -> Filling {
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine, and has made the fill.
+    unsafe fn fill(&self, fill: FileFill) -> Filling {
         Filling::Ended(fill, Err(FillError))
     }
 
@@ -334,7 +355,11 @@ pub unsafe trait Machine: Sized + Sync {
     ///
     /// A call that never returns keeps its caller. Others that are refused frames drop clean pages, and write to other
     /// [storages](Machine::storage).
-    fn write_back(&self, write: FileWrite) -> Writing {
+    ///
+    /// # Safety
+    ///
+    /// I63: the caller is the [`Vm`](crate::Vm) that has the machine, and has made the write.
+    unsafe fn write_back(&self, write: FileWrite) -> Writing {
         Writing::Ended(write, Err(WriteError))
     }
 

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::machine::{FrameCopy, Machine};
+use crate::machine::{FrameCopy, Machine, ask};
 use crate::sync::{self, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -163,7 +163,7 @@ pub struct SourceFailed(pub Pfn);
 pub fn copy_by_machine<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) -> Result<u64, SourceFailed> {
     for i in 0..nr_frames {
         let source = Pfn(from.0 + i as u32);
-        match machine.copy_frame(Pfn(to.0 + i as u32), source) {
+        match ask::copy_frame(machine, Pfn(to.0 + i as u32), source) {
             FrameCopy::ByCore => return Ok(i),
             FrameCopy::Done => {}
             FrameCopy::SourceFailed => return Err(SourceFailed(source)),

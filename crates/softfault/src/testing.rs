@@ -126,7 +126,7 @@ unsafe impl Machine for Plain {
     fn nr_frames_at_most(&self) -> u64 {
         self.nr_frames_at_most
     }
-    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+    unsafe fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         let is_mine = self.addable.holds(range.first.0.into()) && range.end() <= self.addable.end();
         is_mine.then(|| self.is_added_zero.get() != 0)
     }

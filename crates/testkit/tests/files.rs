@@ -9,7 +9,8 @@ use common::objects::{EXTRA, Object, bytes, content, map, orders, read, read_on}
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, NewFileError, ObjectWriteError, Order, Term,
+    CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, ForeignFill, NewFileError, ObjectWriteError, Order,
+    Term,
 };
 use std::thread;
 
@@ -176,7 +177,7 @@ fn what_is_discarded_meanwhile_is_read_again() {
                     file.set(Reads::End);
                     remove();
                     assert_eq!(faulting.join().unwrap(), Ok(FaultDone::SwappedIn), "who sleeps is woken, and reads");
-                    w.vm.machine().write_fill(&mut old, 0, &[0xee]);
+                    w.vm.write_fill(&mut old, 0, &[0xee]).unwrap();
                     w.vm.filled(old, Ok(())).unwrap();
                 });
                 assert_eq!(bytes(w.space, BASE + PAGE), [byte_of(1, file.version())]);
@@ -354,7 +355,9 @@ fn a_fill_of_another_machine_is_refused() {
             });
             file.take()
         };
-        assert!(w.vm.filled(fill, Ok(())).is_err());
+        let offset = fill.offset_bytes();
+        let ForeignFill(fill) = w.vm.filled(fill, Ok(())).unwrap_err();
+        assert_eq!(fill.offset_bytes(), offset, "it comes back");
     });
 }
 

@@ -240,12 +240,12 @@ unsafe impl Machine for Modelled {
         if GROWS.get() { u64::from(SECTION.first.0) + SECTION.nr_frames } else { 0 }
     }
     /// Zeroes.
-    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+    unsafe fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         fill_section(range, 0);
         Some(true)
     }
     /// Somebody else has them.
-    fn frames_removed(&self, range: &FrameRange) {
+    unsafe fn frames_removed(&self, range: &FrameRange) {
         fill_section(range, 0xee);
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
@@ -254,7 +254,7 @@ unsafe impl Machine for Modelled {
         assert!(self.frames().iter().any(is_in) || (GROWS.get() && is_in(&SECTION)));
         arena().wrapping_add(pfn.0 as usize * 4096)
     }
-    fn copy_frame(&self, _: Pfn, _: Pfn) -> FrameCopy {
+    unsafe fn copy_frame(&self, _: Pfn, _: Pfn) -> FrameCopy {
         if COPIES_FAIL.get() { FrameCopy::SourceFailed } else { FrameCopy::ByCore }
     }
     fn nr_cpus(&self) -> usize {
@@ -312,7 +312,7 @@ unsafe impl Machine for Modelled {
         if SWAPS.get() { NR_SLOTS as u32 } else { 0 }
     }
     /// Others run before the page is there, and after.
-    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         loom::thread::yield_now();
         if WRITES_FAIL.get() {
             return Err(SwapError);
@@ -323,7 +323,7 @@ unsafe impl Machine for Modelled {
         loom::thread::yield_now();
         Ok(())
     }
-    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         if READS_FAIL.get() {
             loom::thread::yield_now();
             return Err(SwapError);
@@ -335,10 +335,10 @@ unsafe impl Machine for Modelled {
         unsafe { *self.frame_ptr(pfn).cast::<Page>() = *page };
         Ok(())
     }
-    fn fill(&self, fill: FileFill) -> Filling {
+    unsafe fn fill(&self, fill: FileFill) -> Filling {
         files::answer(fill)
     }
-    fn write_back(&self, write: FileWrite) -> Writing {
+    unsafe fn write_back(&self, write: FileWrite) -> Writing {
         files::answer_write(write)
     }
     fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {

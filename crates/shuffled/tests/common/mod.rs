@@ -83,7 +83,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         self.nr_frames_at_most
     }
     /// Its content is that of the last schedule.
-    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+    unsafe fn add_frames(&self, range: &FrameRange) -> Option<bool> {
         (u64::from(range.first.0) + range.nr_frames <= self.nr_frames_at_most).then_some(false)
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
@@ -136,7 +136,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         NR_SLOTS as u32
     }
     /// Other CPUs run before and after.
-    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         sync::spin();
         // SAFETY: I1, I6: nobody writes the frame of a slot.
         let page = unsafe { *self.frame_ptr(pfn).cast::<[u8; 4096]>() };
@@ -144,7 +144,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         sync::spin();
         Ok(())
     }
-    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+    unsafe fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         sync::spin();
         let page = self.swapped.borrow()[slot.0 as usize].clone().expect("the slot was written");
         // SAFETY: I1, I6: the frame is the caller's alone.

@@ -19,7 +19,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
-use crate::machine::Machine;
+use crate::machine::{Machine, ask};
 use crate::notify::notice::Why;
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
@@ -63,7 +63,7 @@ impl<M: Machine> Vm<M> {
         // Before the first entry refers to the slot.
         self.swap.fill(slot, pfn, nr_entries);
         taken.replace_with(Entry::Swap(slot), Some(Rss::Swap));
-        let written = self.machine.swap_out(slot, pfn);
+        let written = ask::swap_out(&self.machine, slot, pfn);
         self.swap_written(slot, written);
         written.map_err(|_| SwapRefusal::NotWritten)?;
         self.count(Event::Pswpout, 1);

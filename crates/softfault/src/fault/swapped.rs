@@ -22,7 +22,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, SwapSlot};
 use crate::frame::{Fill, FrameKind};
-use crate::machine::Machine;
+use crate::machine::{Machine, ask};
 use crate::mem;
 use crate::space::AddressSpace;
 use crate::swap::{ReadEnd, Source};
@@ -67,13 +67,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Source::Memory(_) => {
                 vm.count(Event::CopyFailed, 1);
                 // The slot may have been written since, for readers that came before.
-                if !vm.swap.is_written(slot) || vm.machine.swap_in(slot, to).is_err() {
+                if !vm.swap.is_written(slot) || ask::swap_in(&vm.machine, slot, to).is_err() {
                     return Read::SourceFailed;
                 }
                 vm.count(Event::Pswpin, 1);
                 Read::Fetched
             }
-            Source::Area if vm.machine.swap_in(slot, to).is_ok() => {
+            Source::Area if ask::swap_in(&vm.machine, slot, to).is_ok() => {
                 vm.count(Event::Pswpin, 1);
                 Read::Fetched
             }

@@ -32,7 +32,7 @@ use super::{Content, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
 use crate::lock::lock_word;
-use crate::machine::{FrameRange, LockKind, Machine};
+use crate::machine::{FrameRange, LockKind, Machine, ask};
 use crate::pace::Pace;
 use crate::policy::watermark::Watermarks;
 use crate::sync::Ordering;
@@ -85,7 +85,7 @@ impl<M: Machine> Memory<M> {
     fn try_add_memory(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
         let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
         let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
-        let is_zero = self.lay_out_all(range, &sections, &|| self.machine.add_frames(range))?;
+        let is_zero = self.lay_out_all(range, &sections, &|| ask::add_frames(&self.machine, range))?;
         sections.for_each(|section| self.bring(section, Content::zero_if(is_zero)));
         self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
         self.count_taken(range.nr_frames.wrapping_neg());
@@ -225,7 +225,7 @@ impl<M: Machine> Memory<M> {
         self.nr_total_pages.fetch_sub(range.nr_frames, Ordering::Relaxed);
         self.marks_follow();
         self.homes_go(blocks);
-        self.machine.frames_removed(range);
+        ask::frames_removed(&self.machine, range);
     }
 
     /// Watermarks are a share of the memory that there is; the reserve is filled when memory is reclaimed next. Under

@@ -94,9 +94,11 @@ impl core::fmt::Display for FillError {
 }
 impl core::error::Error for FillError {}
 
-/// A fill that belongs to another `Vm`, or to an earlier one of the same machine. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ForeignFill;
+/// A fill that belongs to another `Vm`, or to an earlier one of the same machine. Nothing was changed: it is here, for the `Vm`
+/// that made it.
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub struct ForeignFill(pub FileFill);
 
 impl core::fmt::Display for ForeignFill {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -74,9 +74,11 @@ impl core::fmt::Display for StoreRefused {
 }
 impl core::error::Error for StoreRefused {}
 
-/// A write that belongs to another `Vm`, or to an earlier one of the same machine. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ForeignWrite;
+/// A write that belongs to another `Vm`, or to an earlier one of the same machine. Nothing was changed: it is here, for the `Vm`
+/// that made it.
+#[must_use]
+#[derive(PartialEq, Eq, Debug)]
+pub struct ForeignWrite(pub FileWrite);
 
 impl core::fmt::Display for ForeignWrite {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

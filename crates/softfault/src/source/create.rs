@@ -108,9 +108,12 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// [`ForeignFill`]; nothing has changed.
+    /// [`ForeignFill`], with the fill; nothing has changed.
     #[cfg(feature = "files")]
     pub fn filled(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
+        if fill.vm != self.number {
+            return Err(ForeignFill(fill));
+        }
         self.call();
         self.end_fill(fill, result, Answer::Later)
     }

@@ -27,7 +27,7 @@ use crate::built::{OF_FILES, OfFiles};
 use crate::frame::Io;
 use crate::links::Links;
 use crate::machine::file::FillWay;
-use crate::machine::{FileFill, FileId, FillError, Filling, ForeignFill, Machine};
+use crate::machine::{FileFill, FileId, FillError, Filling, ForeignFill, Machine, ask};
 use crate::policy::folio::around;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
@@ -158,7 +158,7 @@ impl<M: Machine> Links<M> {
         answer: Answer,
     ) -> Result<(), ForeignFill> {
         if fill.vm != self.number {
-            return Err(ForeignFill);
+            return Err(ForeignFill(fill));
         }
         // The reference that the read has had since it began.
         let object = self.kept_by_fill(&fill);
@@ -250,7 +250,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         links.keep_for_io(object);
         // A CPU that changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
-        match links.machine.fill(fill) {
+        match ask::fill(&links.machine, fill) {
             Filling::UnderWay => _ = links.under_way.0.fetch_add(nr, Ordering::Relaxed),
             Filling::Ended(fill, result) => {
                 let is_ours = (fill.first_page, fill.object) == (first_page, id);

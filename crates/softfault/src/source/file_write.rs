@@ -18,7 +18,7 @@ use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::frame::{FolioWait, FolioWaits, Io, WriteBegin};
 use crate::links::Links;
-use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing};
+use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing, ask};
 use crate::policy::folio::around;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
@@ -140,7 +140,8 @@ impl<M: Machine> Links<M> {
         let (vm, object) = (self.number, kept.id);
         let write = FileWrite { vm, object, file, first_page, first_frame: pfn, order, len_bytes };
         self.keep_for_io(self.keep_again(kept));
-        let writing = if len_bytes == 0 { Writing::Ended(write, Ok(())) } else { self.machine.write_back(write) };
+        let writing =
+            if len_bytes == 0 { Writing::Ended(write, Ok(())) } else { ask::write_back(&self.machine, write) };
         if let Writing::Ended(write, result) = writing {
             // The machine may have answered another one, of this `Vm` or not.
             let _foreign = self.end_write(write, result);
@@ -150,7 +151,7 @@ impl<M: Machine> Links<M> {
     /// Takes the answer to a write.
     pub(crate) fn end_write(&self, write: FileWrite, result: Result<(), WriteError>) -> Result<(), ForeignWrite> {
         if write.vm != self.number {
-            return Err(ForeignWrite);
+            return Err(ForeignWrite(write));
         }
         // The reference that the write has had since it began: dropped last.
         let object = self.kept_by_write(&write);

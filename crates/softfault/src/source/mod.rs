@@ -6,7 +6,7 @@
 //! swap area and back, `file` reads them from a file, `keep` takes references from a frame of the object, `part` takes a part of a folio out of its
 //! frames, `check` checks objects at rest.
 //!
-//! This module works on `Links`, except `handle`, `prealloc`, `bring` and `write_error`, which are operations,
+//! This module works on `Links`, except `handle`, `io_bytes`, `prealloc`, `bring` and `write_error`, which are operations,
 //! and `check`.
 
 pub(crate) mod bring;
@@ -25,6 +25,8 @@ pub(crate) mod file_write;
 mod fill;
 pub(crate) mod fill_large;
 pub(crate) mod handle;
+#[cfg(feature = "files")]
+pub(crate) mod io_bytes;
 pub(crate) mod keep;
 pub(crate) mod members;
 mod node;

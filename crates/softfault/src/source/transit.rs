@@ -26,7 +26,7 @@ use crate::account::Event;
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FolioWait, FolioWaits, Io};
 use crate::links::Links;
-use crate::machine::{Machine, SwapError};
+use crate::machine::{Machine, SwapError, ask};
 use crate::program;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
@@ -130,7 +130,7 @@ impl<M: Machine> Transit<'_, M> {
     pub(crate) fn read_in(self) -> Result<(), NotRead> {
         let Transit { object, page, swapped, pfn } = &self;
         let links = object.links();
-        let io = Io::of(links.machine.swap_in(swapped.slot, *pfn));
+        let io = Io::of(ask::swap_in(&links.machine, swapped.slot, *pfn));
         if io == Io::Done {
             links.count(Event::Pswpin, 1);
             program::zero(&links.machine, *pfn, swapped.nr_kept as usize, (PAGE_SIZE - swapped.nr_kept) as usize);
@@ -151,7 +151,7 @@ impl<M: Machine> Transit<'_, M> {
     pub(crate) fn write_out(self) -> Result<(), SwapError> {
         let Transit { object, page, swapped, pfn } = &self;
         let links = object.links();
-        let written = links.machine.swap_out(swapped.slot, *pfn);
+        let written = ask::swap_out(&links.machine, swapped.slot, *pfn);
         let io = Io::of(written);
         links.swap_written(swapped.slot, written);
         let unlocked = links.frames.desc(*pfn).end_writeback();

@@ -135,7 +135,7 @@ impl RoundFile {
             let result = if fails { Err(FillError) } else { Ok(()) };
             if !fails {
                 let bytes = bytes.unwrap_or_else(|| self.content(&fill));
-                vm.machine().write_fill(&mut fill, 0, &bytes);
+                vm.write_fill(&mut fill, 0, &bytes).expect("a fill of this machine");
             }
             vm.filled(fill, result).expect("a fill of this machine");
         }

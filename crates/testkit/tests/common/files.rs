@@ -129,7 +129,7 @@ impl TestFile {
         let mut fill = self.take();
         if result.is_ok() {
             let bytes = self.content_of(&fill);
-            vm.machine().write_fill(&mut fill, 0, &bytes);
+            vm.write_fill(&mut fill, 0, &bytes).unwrap();
         }
         vm.filled(fill, result).unwrap();
     }

@@ -164,7 +164,9 @@ impl Storage {
     pub fn end_one(&self, vm: &Vm<Hosted>, result: Result<(), WriteError>) {
         let Kept { write, holes } = self.kept.lock().unwrap().pop_front().unwrap();
         if result.is_ok() {
-            self.store(write.offset_bytes(), &vm.machine().bytes_of_write(&write), &holes);
+            let mut bytes = vec![0; write.len_bytes() as usize];
+            vm.read_write(&write, 0, &mut bytes).unwrap();
+            self.store(write.offset_bytes(), &bytes, &holes);
         }
         vm.written(write, result).unwrap();
     }
@@ -172,6 +174,11 @@ impl Storage {
 
 /// A file of so many bytes, all 1, and the object that shows it.
 pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Arc<Storage>, Object<'vm>) {
+    storage_of(w.vm, size_bytes, orders)
+}
+
+/// The same on any machine.
+pub fn storage_of(vm: &Vm<Hosted>, size_bytes: u64, orders: FolioOrders) -> (Arc<Storage>, Object<'_>) {
     let storage = Arc::new(Storage {
         bytes: Mutex::new(vec![1; size_bytes as usize]),
         writes: AtomicU8::new(Writes::End as u8),
@@ -185,6 +192,6 @@ pub fn storage<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Ar
         nr_blocked: AtomicU64::new(0),
         log: Mutex::default(),
     });
-    let id = w.vm.machine().add_file(storage.clone());
-    (storage, w.vm.new_file_object(size_bytes, orders, id).unwrap())
+    let id = vm.machine().add_file(storage.clone());
+    (storage, vm.new_file_object(size_bytes, orders, id).unwrap())
 }

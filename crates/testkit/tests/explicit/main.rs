@@ -115,7 +115,7 @@ fn an_install_under_way() {
             thread::scope(|scope| {
                 let reader = scope.spawn(|| read_on(w.vm, w.space, 1, 1));
                 wait_until(|| w.vm.event(Event::Waited) > nr_waits);
-                w.vm.machine().write_fill(&mut fill, PAGE, &[5]);
+                w.vm.write_fill(&mut fill, PAGE, &[5]).unwrap();
                 w.vm.filled(fill, result).unwrap();
                 let expected = result.map(|()| FaultDone::Shared).map_err(|_| FaultError::Missing);
                 assert_eq!(reader.join().unwrap(), expected);
@@ -197,7 +197,7 @@ fn a_dirty_page_is_saved_and_taken_out() {
         for keeps in [true, false] {
             let fill = object.begin_evict(3).unwrap();
             let mut saved = [0; 2];
-            w.vm.machine().read_fill(&fill, PAGE, &mut saved);
+            w.vm.read_fill(&fill, PAGE, &mut saved).unwrap();
             assert_eq!((fill.is_dirty(), fill.offset_bytes(), saved), (true, 2 * PAGE, [5, 4]));
             check(w.vm, &[w.space]);
             let nr_waits = w.vm.event(Event::Waited);

@@ -6,6 +6,7 @@ mod callbacks;
 mod common;
 mod cpus;
 mod memory;
+mod values;
 
 use common::*;
 use softfault::{Access, CpuId, CpuSet, HugeKnobs, Notice, ObjectPart, Order, Pfn, Tunables, Vm};

@@ -94,6 +94,7 @@ const LAYERS: &[Layer] = &[
             "source/explicit",
             "source/prealloc",
             "source/bring",
+            "source/io_bytes",
             "source/write_error",
             "pin",
             "notify/age",

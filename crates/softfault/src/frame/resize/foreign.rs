@@ -17,7 +17,7 @@ use crate::frame::lay_out::{REMOVED, first_desc_of};
 use crate::frame::mem_sections::{MEM_SECTION_SHIFT, frames_of};
 use crate::frame::{FrameDesc, FrameKind, Frames, Memory};
 use crate::lock::lock_word;
-use crate::machine::{FrameRange, LockKind, Machine};
+use crate::machine::{FrameRange, LockKind, Machine, ask};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
@@ -43,7 +43,7 @@ impl<M: Machine> Memory<M> {
     fn try_add_foreign(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
         let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
         let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
-        self.lay_out_all(range, &sections, &|| self.machine.foreign_frames(range).then_some(()))?;
+        self.lay_out_all(range, &sections, &|| ask::foreign_frames(&self.machine, range).then_some(()))?;
         let mut pace = Pace::new(&self.machine);
         for section in sections {
             // The first one last: it says what the section is.

@@ -48,9 +48,12 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// [`ForeignWrite`]; nothing has changed.
+    /// [`ForeignWrite`], with the write; nothing has changed.
     #[cfg(feature = "files")]
     pub fn written(&self, write: FileWrite, result: Result<(), WriteError>) -> Result<(), ForeignWrite> {
+        if write.vm != self.number {
+            return Err(ForeignWrite(write));
+        }
         self.call();
         self.end_write(write, result)
     }
