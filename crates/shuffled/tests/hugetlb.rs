@@ -172,6 +172,35 @@ fn the_first_reservation_against_faults() {
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
 
+/// H3: a page is reserved, and wanted for another file, while a hole is made over its place, which is empty. A promise that was made stays, in a
+/// node that comes with it and in one that was there.
+#[test]
+fn h3_a_hole_against_a_reservation() {
+    for has_node in [false, true] {
+        let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+        let told = Arc::clone(&seen);
+        shuffled(300, move || {
+            let (vm, space, object) = world(3, MapFlags::NORESERVE);
+            let other: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+            if has_node {
+                object.write(0, b"x").unwrap();
+                object.discard(0..512);
+            }
+            let is_reserved = Arc::new(AtomicBool::new(false));
+            let reserved = Arc::clone(&is_reserved);
+            let reserve = move || reserved.store(object.reserve(0..512).is_ok(), Relaxed);
+            let want = move || _ = other.write(0, b"y");
+            run(3, vec![Box::new(reserve), Box::new(move || object.discard(0..512)), Box::new(want)]);
+            let is_reserved = is_reserved.load(Relaxed);
+            assert_eq!(free(vm), if is_reserved { (1, 1, 1) } else { (1, 0, 0) });
+            told[usize::from(is_reserved)].fetch_add(1, Relaxed);
+            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            assert_eq!(touch(vm, space).is_ok(), is_reserved);
+        });
+        assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+    }
+}
+
 /// H9: the last mapping of an object goes while a fault fills its page in. The fault counts nothing in the object, so the end waits
 /// for it, and the page and its claim are the pool's again.
 #[test]
@@ -224,7 +253,7 @@ fn a_smaller_pool_against_a_page_that_goes() {
                 touch(vm, space).unwrap();
             }
             let resize = move || assert_eq!(vm.set_nr_hugepages(Order::PMD, 0), Ok(0));
-            run(2, vec![Box::new(move || object.discard(0..512)), Box::new(resize)]);
+            run(2, vec![Box::new(move || object.set_size_bytes(0)), Box::new(resize)]);
             assert_eq!(free(vm), (0, 0, 0));
         });
     }
@@ -236,14 +265,14 @@ fn surplus_pages_go_in_any_order() {
     shuffled(3000, || {
         let vm = vm(2, 1536, Tunables::default());
         vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
-        let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        let object: Object = vm.new_hugetlb_object(HUGE, Order::PMD).unwrap();
         object.reserve(0..512).unwrap();
         let goes = Arc::new(AtomicBool::new(false));
         let going = Arc::clone(&goes);
-        // Both begin together, but for the steps of a discard before its claim ends.
+        // Both begin together, but for the steps of an object's end before its claim ends.
         let end = move || {
             goes.store(true, Relaxed);
-            object.discard(0..512);
+            drop(object);
         };
         let look = move || {
             while !going.load(Relaxed) {
@@ -267,7 +296,8 @@ fn a_page_comes_back_while_no_surplus_page_comes() {
         let [object, other] = [(); 2].map(|()| -> &Object {
             let object: &Object = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
             object.reserve(0..512).unwrap();
-            object.discard(0..512);
+            object.set_size_bytes(0);
+            object.set_size_bytes(HUGE);
             object
         });
         object.write(0, b"x").unwrap();
@@ -276,7 +306,7 @@ fn a_page_comes_back_while_no_surplus_page_comes() {
         let reserve = move || _ = other.reserve(0..512);
         run(2, vec![Box::new(reserve), Box::new(move || object.discard(0..512))]);
         vm.fail_runs(None);
-        other.discard(0..512);
+        other.set_size_bytes(0);
         assert_eq!(free(vm), (1, 1, 0));
         vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
     });
@@ -326,7 +356,8 @@ fn h11_two_gets_for_one_page() {
                 let file: &Object = Box::leak(Box::new(subpool.new_object(HUGE).unwrap()));
                 // Nodes come before.
                 file.reserve(0..512).unwrap();
-                file.discard(0..512);
+                file.set_size_bytes(0);
+                file.set_size_bytes(HUGE);
                 let (granted, ready) = (Arc::clone(&nr_granted), Arc::clone(&nr_ready));
                 Box::new(move || {
                     ready.fetch_add(1, Relaxed);

@@ -43,7 +43,8 @@ impl Ask {
         };
         let object: &Object = Box::leak(Box::new(object));
         self.of(object);
-        object.discard(0..u64::MAX);
+        object.set_size_bytes(0);
+        object.set_size_bytes(size_bytes);
         object
     }
 
@@ -77,7 +78,7 @@ fn ask(schedules: usize, asks: &'static [Ask]) {
         let of_pool = answers.iter().filter(|(ask, is_granted)| *is_granted && *ask != Ask::Folio);
         let nr_reserved = of_pool.map(|(ask, _)| ask.nr()).sum();
         assert_eq!(free(vm), (nr_reserved, nr_reserved, nr_reserved), "a page that nobody needs stays");
-        objects.iter().for_each(|object| object.discard(0..u64::MAX));
+        objects.iter().for_each(|object| object.set_size_bytes(0));
         assert_eq!(free(vm), (0, 0, 0));
         vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
@@ -117,7 +118,7 @@ fn a_pool_that_changes_refuses_nobody() {
             let resize = move || assert_eq!(vm.set_nr_hugepages(Order::PMD, nr), Ok(nr));
             run(2, vec![Box::new(move || object.reserve(0..1024).unwrap()), Box::new(resize)]);
             assert_eq!(free(vm), (2, 2, 2));
-            object.discard(0..u64::MAX);
+            object.set_size_bytes(0);
             assert_eq!(free(vm), (nr, nr, 0));
             vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         });
@@ -136,7 +137,7 @@ fn a_page_comes_back_while_a_surplus_page_comes() {
         let reserve = move || assert_eq!(other.reserve(0..512), Ok(()));
         run(2, vec![Box::new(reserve), Box::new(move || used.discard(0..512))]);
         assert_eq!(free(vm), (1, 1, 1), "a page that nobody needs stays");
-        other.discard(0..512);
+        other.set_size_bytes(0);
         assert_eq!(free(vm), (1, 1, 0));
         vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });

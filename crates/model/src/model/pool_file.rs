@@ -28,11 +28,10 @@ impl Model {
         self.map_pool(who, [addr, len, prot, flags, landing], (shows, page / HUGE_PAGES))
     }
 
-    /// Makes a hole of these base pages in the object.
+    /// Makes a hole of these base pages in the object. Pages go, with their claims; what is missing stays promised.
     pub(super) fn cut_hole(&mut self, object: usize, range: Range<u64>) -> Result<(), Unknown> {
         let of = &mut self.the_pool()?.objects[object];
         let whole = range.start.div_ceil(HUGE_PAGES)..range.end / HUGE_PAGES;
-        of.reserved.retain(|index| !whole.contains(index));
         of.pages.retain(|index, _| !whole.contains(index));
         let goes = |index: u64, at: u64| range.contains(&(index * HUGE_PAGES + at / PAGE));
         of.pages.iter_mut().for_each(|(index, words)| words.retain(|at, _| !goes(*index, *at)));

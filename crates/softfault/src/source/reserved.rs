@@ -11,7 +11,8 @@
 //! filled: otherwise it would need a page of its own, and be refused one that is about to be promised. A reservation that finds
 //! a word that is being filled waits, too: the pool may have no page for that fill, and then the page is missing, without a claim.
 //!
-//! A reservation ends with the page's place: when a hole is punched there, the object gets smaller, or ends.
+//! A reservation ends with the page's place: when the object gets smaller, or ends. A hole removes pages that are there, and the
+//! claim of such a page was the page. A missing page keeps its claim: a mapping was promised it, and nobody had anything of it to remove.
 //!
 //! Source: the reserve map of a hugetlbfs file in Linux (Documentation/mm/hugetlbfs_reserv.rst), there a list of ranges.
 //!
@@ -139,7 +140,7 @@ impl<M: Machine> Links<M> {
         nr
     }
 
-    /// Ends the reservations of these pages.
+    /// Ends the reservations of these pages, which lie beyond a smaller size, or are of an object that ends.
     pub(crate) fn unreserve_pages(&self, id: ObjectId, pages: ObjectPages) {
         let Some(pool) = self.object_pool(id) else { return };
         // Pages that stay in part keep their reservation.

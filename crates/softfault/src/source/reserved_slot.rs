@@ -5,7 +5,7 @@
 //! | FILLING, RESERVED | a reservation, under `reserving` | nothing |
 //! | RESERVED, or nothing | the CPU that has made it that | FILLING, RESERVED |
 //! | FILLING | a fault or a writer, in a section, which has the reservation then | RESERVED, or nothing |
-//! | FILLING, RESERVED | `discard` and a new size; the end of the object: under `reserving` | RESERVED |
+//! | FILLING, RESERVED | a smaller size; the end of the object: under `reserving` | RESERVED |
 //!
 //! Only words above level 0 have the mark: pages of a pool are one word each. The words are translated: in some nodes 0 says
 //! RESERVED (`node.rs`).

@@ -1,8 +1,9 @@
 //! Rounds about pools of huge pages: a file and private memory that have the last pages of a pool, which is resized.
 //!
 //! Both mappings have their reservation. So no store may be refused but beyond the end of the file, whoever drops, forks,
-//! maps or resizes meanwhile, nor after an allocation has failed, once there are frames again. As on Linux, a hole ends
-//! the reservation of a file's page: then others may get it. In every second round there may be surplus pages.
+//! maps or resizes meanwhile, nor after an allocation has failed, once there are frames again. As on Linux, a hole takes a page
+//! with its claim: then others may get it. A page that nobody has touched stays promised, whatever holes there are. In
+//! every second round there may be surplus pages.
 
 mod calls;
 
@@ -12,7 +13,7 @@ use super::{RW, Schedule};
 use crate::judge::{check_after_exit, check_some};
 use crate::random::Random;
 use softfault::{
-    AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn,
+    Access, AddressSpace, Advice, CpuId, FaultError, HugetlbCounts, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn,
     SharedObject, Vm,
 };
 use softfault_host::{Hosted, Running, Trap};
@@ -62,6 +63,11 @@ impl PoolDeed {
         use PoolDeed::*;
         [Fork, MapAndUnmap, Resize, MapFile, Subpool]
     };
+    /// Those after which the file may have had its page, or was smaller.
+    const BRINGING: [PoolDeed; 4] = {
+        use PoolDeed::*;
+        [StoreShared, Shorten, Allocate, MapFile]
+    };
 }
 
 /// One round.
@@ -82,8 +88,10 @@ struct World<'vm> {
     space: AddressSpace<'vm, Hosted>,
     file: SharedObject<'vm, Hosted>,
     is_starved: bool,
-    /// A hole may end a reservation, and others want the page.
+    /// A hole may remove a page with its claim, and others want the page.
     may_lack: bool,
+    /// There are holes in the file, and no deed brings its page or ends its reservation.
+    stays_promised: bool,
     /// The file is empty now and then.
     shortens: bool,
     /// Where a deed of the round removes pages, so that zeroes may be read.
@@ -120,9 +128,11 @@ impl PoolRound {
             let shared = has(&[PoolDeed::Punch, PoolDeed::Shorten]).then_some(SHARED);
             let own = has(&[PoolDeed::Drop]).then_some(OWN);
             let shortens = has(&[PoolDeed::Shorten]);
+            let stays_promised = has(&[PoolDeed::Punch]) && !has(&PoolDeed::BRINGING);
             let nr_private = if shortens { nr_actors } else { 0 };
             let removes = shared.into_iter().chain(own).chain((0..nr_private).map(calls::private_of_file)).collect();
-            World { is_starved: self.frames_left.is_some(), may_lack, shortens, removes, ..World::new(vm, self.seed)? }
+            let is_starved = self.frames_left.is_some();
+            World { is_starved, may_lack, stays_promised, shortens, removes, ..World::new(vm, self.seed)? }
         };
         vm.fail_allocation(self.frames_left);
         let act = |me: usize| {
@@ -162,8 +172,17 @@ impl<'vm> World<'vm> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         space.mmap_object(SHARED, HUGE, RW, flags, ObjectPart::new(&file)).map_err(|e| e.to_string())?;
         space.mmap(OWN, HUGE, RW, OWN_FLAGS).map_err(|e| e.to_string())?;
-        let (is_starved, may_lack, shortens) = (false, false, false);
-        Ok(World { vm, space, file, is_starved, may_lack, shortens, removes: vec![], problems: Mutex::default() })
+        Ok(World {
+            vm,
+            space,
+            file,
+            is_starved: false,
+            may_lack: false,
+            stays_promised: false,
+            shortens: false,
+            removes: vec![],
+            problems: Mutex::default(),
+        })
     }
 
     fn problem(&self, text: String) {
@@ -264,10 +283,15 @@ impl<'vm> World<'vm> {
 
     /// Everything is given back: the pool has its pages, and none is promised. Then it gives them up.
     fn end(&self) -> Result<Option<String>, String> {
+        if self.stays_promised
+            && let Err(refused) = self.space.handle_fault(SHARED, Access::Write)
+        {
+            return Ok(Some(format!("the first touch of a promised page: {refused:?}, {:?}", self.counts())));
+        }
         for at in [SHARED, OWN] {
             self.space.munmap(at, HUGE).map_err(|e| e.to_string())?;
         }
-        self.file.discard(0..512);
+        self.file.set_size_bytes(0);
         // It may have grown less than was asked for, while allocations failed.
         self.vm.set_nr_hugepages(Order::PMD, NR_PAGES).map_err(|e| e.to_string())?;
         let HugetlbCounts { nr, free, reserved, surplus, .. } = self.counts();

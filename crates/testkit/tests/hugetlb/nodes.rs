@@ -36,7 +36,7 @@ fn a_reservation_in_two_nodes() {
         map(w, AT + HUGE, 3, &shared, LAST, MapFlags::empty()).unwrap();
         (0..3).for_each(|i| touch(w.space, AT + (1 + i) * HUGE).unwrap());
         assert_eq!(free(w), (0, 0));
-        // A hole takes page and reservation; what is empty now is not reserved.
+        // A hole takes pages with their claims; what is empty now is not reserved.
         shared.discard(pages(LAST, 2));
         assert_eq!(free(w), (2, 0));
         shared.reserve(pages(LAST + 1, 1)).unwrap();
@@ -69,7 +69,7 @@ fn a_refused_reservation_leaves_nothing() {
         assert_eq!(free(w), (2, 2));
         map(w, AT, 1, &shared, LAST + 3, NORESERVE).unwrap();
         assert_eq!(touch(w.space, AT), Err(FaultError::NoHugePage));
-        shared.discard(pages(0, 130));
+        shared.set_size_bytes(0);
         assert_eq!(free(w), (3, 0));
         for k in 0.. {
             let other = object(w, 130);

@@ -4,6 +4,7 @@
 //! forks    that copy a second time are waited for, when it shrinks         fork/copies.rs
 //! size     stored first, when it shrinks; after a grace period nobody puts a page in
 //!          beyond it
+//! claims   of missing pages of a pool beyond a smaller size end; a hole keeps them   source/reserved.rs
 //! nodes    for folios that will be cut; a folio without one stays whole   source/cut_nodes.rs
 //! bar      each page is marked as leaving: faults on it wait          source/discard.rs
 //! grace    of all CPUs: every fault that had found a page unmarked has ended;
@@ -53,6 +54,7 @@ impl<M: Machine> Vm<M> {
             self.zero_to_the_end(id, size_bytes);
             // To the end of all pages: folios may reach beyond the old size, too.
             let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
+            self.unreserve_pages(id, beyond);
             self.remove_from(id, beyond);
             if let Some(frames) = foreign {
                 self.unmap_object_pages(id, beyond.below(frames.nr_frames), Why::Discard);
@@ -131,7 +133,6 @@ impl<M: Machine> Vm<M> {
 
     /// Removes the pages, part by part. The caller holds `resize`: one remover at a time.
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
-        self.unreserve_pages(id, rest);
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);

@@ -210,8 +210,8 @@ impl<M: Machine> Vm<M> {
 
     /// Makes an object whose pages, of 2^`order` base pages each, come from a pool: a file of hugetlbfs. A mapping of it
     /// reserves all pages that are missing in its range, unless it has `MAP_NORESERVE`; so its faults are not refused.
-    /// Pages that are [discarded](SharedObject::discard), or lie behind a smaller size, lose page and reservation.
-    /// Only whole pages are removed; of others the part is zeroed.
+    /// [`discard`](SharedObject::discard) removes the pages that are there; missing ones keep their reservation, as on Linux. Only
+    /// whole pages are removed; of others the part is zeroed. Behind a smaller size pages and reservations end.
     ///
     /// Pages of a pool are not swapped out. They move as a whole ([`migrate_frame`](Vm::migrate_frame)). A private mapping
     /// reserves a page for each of its own; where the object has no page, it gets a private one at the first touch, and the object does not.
@@ -250,7 +250,7 @@ impl<M: Machine> Vm<M> {
 #[cfg(feature = "hugetlb")]
 impl<M: Machine> SharedObject<'_, M> {
     /// Reserves the missing ones of these huge pages, up to the size, as a mapping of them does: their faults are not
-    /// refused. The reservations end with a hole, a smaller size, or the object.
+    /// refused. The reservations end with a smaller size, or the object; a hole keeps those of missing pages.
     ///
     /// # Errors
     ///
