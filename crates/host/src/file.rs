@@ -47,7 +47,8 @@ pub trait HostFile: Send + Sync {
     fn fill(&self, fill: HostFill<'_>) -> Filling;
 
     /// Writes the bytes, which are a copy, or keeps the write for later: see [`Writing`]. By default it fails. Bytes behind
-    /// the end of the storage are not written, and no error. A panic counts as a write that never comes back.
+    /// the end of the storage are not written, and no error. A panic counts as a write that never comes back. A hole and a smaller size
+    /// wait for this call, if it writes one of their pages: it does not wait for [`end_hole`](Self::end_hole).
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
         let _ = bytes;
         Writing::Ended(write, Err(WriteError))

@@ -13,6 +13,8 @@ type Object = SharedObject<'static, Modelled>;
 const PAGE: u64 = 4096;
 /// Where the object is mapped.
 const AT: u64 = 4;
+/// The byte that pages have which are removed.
+const OLD: u8 = 7;
 /// The byte that is stored to page 1.
 const NEW: u8 = 9;
 
@@ -143,6 +145,75 @@ fn a_write_against_a_discard() {
     });
 }
 
+/// A file of three folios of a page each, mapped. Two have stores.
+fn three_folios() -> (World, &'static Object) {
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
+    w.touch(0);
+    let object: &Object = Box::leak(Box::new(w.vm.new_file_object(3 * PAGE, FolioOrders::BASE, FileId(0)).unwrap()));
+    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    w.space.mmap_object(AT * PAGE, 3 * PAGE, RW, flags, ObjectPart::new(object)).unwrap();
+    (AT + 1..AT + 3).for_each(|page| w.space.write(page * PAGE, &[OLD]).unwrap());
+    be(0);
+    (w, object)
+}
+
+fn write_both(object: &Object) {
+    object.write_back(1..3).unwrap();
+}
+
+fn make_a_hole(object: &Object) {
+    object.discard(1..2);
+    files::note_removed(1, OLD);
+}
+
+fn cut(object: &Object) {
+    object.set_size_bytes(2 * PAGE);
+    files::note_removed(2, OLD);
+}
+
+/// The file gets what is stored after the removals, and keeps it.
+fn is_removed(w: World, object: &Object) {
+    w.check(&[]);
+    object.set_size_bytes(3 * PAGE);
+    object.write(PAGE, &[NEW; 2 * PAGE as usize]).unwrap();
+    write_both(object);
+    assert_eq!([1, 2].map(files::written), [Some(NEW); 2]);
+    w.check(&[]);
+}
+
+fn removal_against(preemptions: usize, actors: &'static [fn(&Object)]) {
+    let_parks_block();
+    explore(preemptions, move || {
+        let (w, object) = three_folios();
+        let act = |i: usize| {
+            move || {
+                // The third is the CPU that waits for the others.
+                if i == 2 {
+                    be(0);
+                }
+                actors[i](object);
+            }
+        };
+        run((0..actors.len()).map(|i| Box::new(act(i)) as Box<dyn FnOnce() + Send>).collect());
+        make_a_hole(object);
+        cut(object);
+        is_removed(w, object);
+    });
+}
+
+/// The machine is asked for one folio after the other. A folio that was begun and then taken out is not asked for, and a removal
+/// during the call returns after it.
+#[test]
+fn a_removal_against_a_batch() {
+    removal_against(2, &[write_both, make_a_hole]);
+    removal_against(2, &[write_both, cut]);
+}
+
+#[test]
+fn a_removal_against_a_batch_and_another() {
+    removal_against(1, &[write_both, make_a_hole, cut]);
+}
+
 /// A waiter for a write that never ends is woken when its pages go.
 #[test]
 fn a_write_that_never_ends_against_a_discard() {
@@ -184,4 +255,5 @@ beside_pagers![
     a_write_against_the_handle,
     a_write_against_a_store_and_an_unmapping,
     a_write_against_a_discard,
+    a_removal_against_a_batch,
 ];

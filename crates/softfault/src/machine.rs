@@ -347,14 +347,14 @@ pub unsafe trait Machine: Sized + Sync {
         Filling::Ended(fill, Err(FillError))
     }
 
-    /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of bytes that change meanwhile either version is written, and
-    /// the page is written again. Called outside sections, with no lock of a space or an object held. It may wait for the
-    /// storage, but not for anybody who waits for a frame: a caller that was refused a frame writes dirty pages, and others
-    /// that were refused wait for it for a while. So it takes no lock that is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See
+    /// Writes pages of a file, which stay mapped and may be stored to meanwhile: of bytes that change meanwhile either version is written, and the page
+    /// is written again. Called outside sections, with no lock of a space or an object held. It may wait for the storage, but not for anybody who waits
+    /// for a frame: a caller that was refused a frame writes dirty pages, and others that were refused wait for it for a while. So it takes no lock that
+    /// is held during a call that allocates. It does not make the file longer: bytes behind the end of the storage are not written. See
     /// [`SharedObject::write_back`](crate::SharedObject::write_back).
     ///
-    /// A call that never returns keeps its caller. Others that are refused frames drop clean pages, and write to other
-    /// [storages](Machine::storage).
+    /// Removals wait for a call that writes a folio which they remove: see [`FileWrite`] for what this may rely on, and must not wait for.
+    /// A call that never returns keeps its caller. Others that are refused frames drop clean pages, and write to other [storages](Machine::storage).
     ///
     /// # Safety
     ///
@@ -369,11 +369,10 @@ pub unsafe trait Machine: Sized + Sync {
         StorageId(file.0)
     }
 
-    /// Asks before a page of a clean folio of a file is stored to through a shared mapping or a handle, so that the machine can
-    /// find room for all pages of the folio, up to the size: they are written together. Called as [`fill`](Machine::fill) is,
-    /// perhaps more than once for a store. It is not asked for a folio that is dirty, nor for what a new size or a discard
-    /// zeroes: the caller of these keeps room for the folio at the old end, up to a larger size, and for folios that a
-    /// hole cuts.
+    /// Asks before a page of a clean folio of a file is stored to through a shared mapping or a handle, so that the machine can find room for all pages
+    /// of the folio, up to the size: they are written together. Called as [`fill`](Machine::fill) is, perhaps more than once for a store. It is not
+    /// asked for a folio that is dirty, nor for what a new size or a discard zeroes: the caller of these keeps room for the folio at the old end, up to
+    /// a larger size, and for folios that a hole cuts.
     fn may_store(&self, _file: FileId, _pages: Range<u64>) -> Result<(), StoreRefused> {
         Ok(())
     }
@@ -382,8 +381,9 @@ pub unsafe trait Machine: Sized + Sync {
     /// [`discard`](ObjectHole::discard). Called as [`fill`](Machine::fill) is. By default objects without a file get holes and
     /// files refuse them.
     ///
-    /// Between the one and the other, fills of the hole wait, or stay under way. Afterwards the storage takes no bytes of the hole
-    /// from writes that were asked for before.
+    /// Between the one and the other, fills of the hole wait, or stay under way. Afterwards the storage takes no bytes of the hole from writes that were
+    /// asked for before: where none stays under way, it changes the storage once more after `discard`, before fills go on. No lock that
+    /// [`write_back`](Machine::write_back) takes is held during `discard`.
     fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
         if hole.file().is_some() {
             return Err(HoleRefused::Unsupported);

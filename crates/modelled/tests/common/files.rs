@@ -28,6 +28,7 @@ std::thread_local! {
     static KEPT: RefCell<Vec<(FileFill, u8)>> = const { RefCell::new(Vec::new()) };
     static WRITES_STAY: Cell<bool> = const { Cell::new(false) };
     static WRITES_KEPT: RefCell<Vec<FileWrite>> = const { RefCell::new(Vec::new()) };
+    static REMOVED: RefCell<[Option<u8>; NR_PAGES]> = const { RefCell::new([None; NR_PAGES]) };
     static WRITTEN: RefCell<[Option<u8>; NR_PAGES]> = const { RefCell::new([None; NR_PAGES]) };
 }
 
@@ -42,7 +43,22 @@ pub fn reset() {
     KEPT.with(|kept| kept.borrow_mut().clear());
     WRITES_STAY.set(false);
     WRITES_KEPT.with(|kept| kept.borrow_mut().clear());
+    REMOVED.with(|removed| *removed.borrow_mut() = [None; NR_PAGES]);
     WRITTEN.with(|written| *written.borrow_mut() = [None; NR_PAGES]);
+}
+
+/// A removal of the page has returned, and nobody stores this byte to it any more.
+pub fn note_removed(page: u64, byte: u8) {
+    REMOVED.with(|removed| removed.borrow_mut()[page as usize] = Some(byte));
+}
+
+/// The machine is in a call that writes these bytes.
+fn assert_none_removed(first: u64, bytes: &[u8]) {
+    REMOVED.with(|removed| {
+        for (byte, page) in bytes.iter().zip(first as usize..) {
+            assert_ne!(removed.borrow()[page], Some(*byte), "I56: page {page} is written after its removal");
+        }
+    });
 }
 
 /// Whether writes stay under way from now on, until somebody ends them.
@@ -147,18 +163,21 @@ pub(super) fn answer(fill: FileFill) -> Filling {
     Filling::Ended(fill, Ok(()))
 }
 
-/// Others run before the bytes are taken, and before the file has them.
+/// Others run before the bytes are taken, and before the file has them. No byte of what was removed before may be among them.
 pub(super) fn answer_write(write: FileWrite) -> Writing {
     if WRITES_STAY.get() {
         WRITES_KEPT.with(|kept| kept.borrow_mut().push(write));
         return Writing::UnderWay;
     }
-    loom::thread::yield_now();
     let (first, nr) = (write.offset_bytes() / 4096, write.len_bytes().div_ceil(4096));
     // SAFETY: I1, I6: the frames stay until the write comes back; loom runs one thread at a time.
     let byte = |i: u64| unsafe { Modelled.frame_ptr(Pfn(write.first_frame().0 + i as u32)).read() };
-    let bytes: Vec<u8> = (0..nr).map(byte).collect();
+    let bytes = || (0..nr).map(byte).collect::<Vec<u8>>();
+    assert_none_removed(first, &bytes());
     loom::thread::yield_now();
+    let bytes = bytes();
+    loom::thread::yield_now();
+    assert_none_removed(first, &bytes);
     WRITTEN.with(|written| {
         let mut written = written.borrow_mut();
         bytes.iter().zip(first as usize..).for_each(|(byte, page)| written[page] = Some(*byte));

@@ -3,7 +3,7 @@
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
 //!        of an object's page: order 8..13 in place of maps | UPTODATE 13 | LOCKED 14 | WAITERS 15 |
-//!        WRITEBACK 16: see `folio_lock.rs` | TOUCHED 17
+//!        WRITEBACK 16: see `folio_lock.rs` | TOUCHED 17 | ASKING 18 | AWAITED 19: see `write_back.rs`
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
@@ -35,7 +35,7 @@ pub(super) const MAPS_LIMIT: u64 = 1 << 35;
 const PIN_ONE: u64 = 1 << PINS_SHIFT;
 const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
 /// A page that its object has given up while it was pinned.
-const ORPHAN: u64 = 1 << 4;
+pub(super) const ORPHAN: u64 = 1 << 4;
 /// Of a page of an object: an entry has named it.
 pub(super) const MAPPED: u64 = 1 << 5;
 /// An entry of it was accessed.
@@ -52,6 +52,10 @@ pub(super) const WAITERS: u64 = 1 << 15;
 pub(super) const WRITEBACK: u64 = 1 << 16;
 /// Of a page of an object: it was used since the last mark. Set with REFERENCED and DIRTY, and cleared by a mark alone.
 pub(super) const TOUCHED: u64 = 1 << 17;
+/// Of a folio of a file: a CPU asks the machine to write it.
+pub(super) const ASKING: u64 = 1 << 18;
+/// It was taken out of its object during that call, by a CPU that waits for the end of the call.
+pub(super) const AWAITED: u64 = 1 << 19;
 
 // The map count never overflows into the pins. Up to MAX_CPUS raises can be between test and
 // addition. A split adds without a test: one for each leaf table, and there are fewer tables than
@@ -178,15 +182,16 @@ impl FrameState {
     }
     /// Whether an object's page is at rest: its content is valid, and no CPU reads or writes it.
     pub fn is_at_rest(self) -> bool {
-        self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
+        self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK | ASKING) == UPTODATE
     }
     /// Whether the folio's content is on its way to its file. The folio may be mapped and stored to meanwhile.
     pub fn is_being_written(self) -> bool {
-        self.kind() == FrameKind::Shared && self.0 & (LOCKED | WRITEBACK) == WRITEBACK
+        self.kind() == FrameKind::Shared && self.0 & LOCKED == 0 && self.0 & (WRITEBACK | ASKING) != 0
     }
-    /// Whether pins, or a write to its file, keep the frames of an object's page in use.
+    /// Whether pins, a write to its file, or a CPU that waits for the call of one, keep the frames of an object's page in use.
     pub fn is_held(self) -> bool {
-        self.pins() > 0 || self.is_being_written()
+        let bits = self.0 & (LOCKED | WRITEBACK | ASKING | AWAITED);
+        self.pins() > 0 || self.kind() == FrameKind::Shared && bits & LOCKED == 0 && bits != 0
     }
     /// Whether the content of the object's page is on its way into the frame.
     pub fn is_being_read(self) -> bool {

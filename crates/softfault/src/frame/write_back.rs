@@ -4,14 +4,22 @@
 //! DIRTY                  its bytes are not in the file; an entry may allow stores
 //! WRITEBACK              they are being written; no store since
 //! WRITEBACK | DIRTY      a store came after the write began: it is written once more
+//! WRITEBACK | ASKING     a CPU is in the machine's call for it, or about to make it
+//! ASKING                 the machine has ended the write, and has not returned
+//! ASKING | AWAITED       it has left its object during the call: a CPU waits for the end of that
 //! ```
-//! The folio is not locked: it is mapped, read and stored to as ever. WRITEBACK holds its frames as a pin does: if
-//! its object loses them meanwhile, the end of the write frees them, or the last pin.
+//! The folio is not locked: it is mapped, read and stored to as ever. Each of the three bits holds its frames as a pin does: if
+//! its object loses them meanwhile, the last of them that is cleared frees them, or the last pin.
+//!
+//! **No call after a removal.** A write is begun long before the machine is asked for it, since a batch has one grace period
+//! for all. The CPU that asks sets ASKING, and the CPU that takes the folio out sets ORPHAN, both by a read-modify-write of the
+//! same word, so that one of them sees the other: the write is not asked for, or the remover waits for the call. It waits for that
+//! call alone, with nothing held, and for no other folio of the batch.
 //!
 //! Locks on entry: see the functions.
 
 use super::FrameDesc;
-use super::desc::{DIRTY, FrameState, WAITERS, WRITEBACK};
+use super::desc::{ASKING, AWAITED, DIRTY, FrameKind, FrameState, ORPHAN, WAITERS, WRITEBACK};
 use super::folio_lock::{FolioWait, FolioWaits, Io, Unlocked};
 use crate::addr::Pfn;
 use crate::sync::Ordering;
@@ -25,6 +33,24 @@ pub(crate) enum WriteBegin {
     Clean,
     /// It is being written; whether it is dirty again.
     UnderWay { is_dirty: bool },
+}
+
+/// How a folio of a file has left its object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TakenOut {
+    /// The caller owns the frames alone.
+    Ours,
+    /// Pins or a write hold the frames. The machine is not asked for the write any more.
+    Held,
+    /// The machine is in its call for the folio. The frames stay until [`end_await`](FrameDesc::end_await).
+    Asked,
+}
+
+impl FrameState {
+    /// Whether a CPU is in the machine's call that writes the folio to its file, or about to make it.
+    pub(crate) fn is_being_asked_for(self) -> bool {
+        self.kind() == FrameKind::Shared && self.0 & ASKING != 0
+    }
 }
 
 impl FrameDesc {
@@ -48,18 +74,58 @@ impl FrameDesc {
         }
     }
 
+    /// Claims the machine's call for a folio that the caller has begun to write. `false` if the folio has left its object, so that
+    /// the machine must not be asked. The caller ends the claim in both cases ([`end_asking`](Self::end_asking)).
+    pub(crate) fn begin_to_ask(&self) -> bool {
+        let before = FrameState(self.state.fetch_or(ASKING, Ordering::AcqRel));
+        debug_assert!(!before.is_being_asked_for(), "I56: one write at a time");
+        !before.is_orphan()
+    }
+
+    /// The machine has returned.
+    pub(crate) fn end_asking(&self) -> (Unlocked, bool) {
+        self.end_part_of_write(ASKING, 0)
+    }
+
     /// Ends the write. Returns whether the caller now owns the frames alone, since the folio has left its object.
     pub(crate) fn end_file_write(&self, io: Io) -> (Unlocked, bool) {
-        let failed = if io == Io::Failed { DIRTY } else { 0 };
+        debug_assert!(self.state.load(Ordering::Relaxed) & WRITEBACK != 0, "I56: a write ends once");
+        self.end_part_of_write(WRITEBACK, if io == Io::Failed { DIRTY } else { 0 })
+    }
+
+    /// The caller, which has taken the folio out, does not wait for the call any more.
+    pub(crate) fn end_await(&self) -> (Unlocked, bool) {
+        self.end_part_of_write(AWAITED, 0)
+    }
+
+    fn end_part_of_write(&self, part: u64, failed: u64) -> (Unlocked, bool) {
         let mut seen = self.state.load(Ordering::Relaxed);
         loop {
-            debug_assert!(FrameState(seen).is_being_written(), "I56: a write ends once");
-            let ended = (seen & !(WRITEBACK | WAITERS)) | failed;
+            let ended = (seen & !part) | failed;
+            // A waiter for the write waits for the call, too.
+            let waiters = if ended & (WRITEBACK | ASKING) == 0 { seen & WAITERS } else { 0 };
+            let ended = ended & !waiters;
             match self.state.compare_exchange(seen, ended, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     let is_ours = FrameState(ended).is_orphan() && FrameState(ended).is_unused();
-                    return (Unlocked::new(seen), is_ours);
+                    return (Unlocked::new(waiters), is_ours);
                 }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Makes a folio of a file an orphan: it has left its object, and no entry names it. A call of the machine for it that is
+    /// not claimed by now is not made.
+    pub(crate) fn take_out_of_file(&self) -> TakenOut {
+        let mut seen = self.state.load(Ordering::Relaxed);
+        loop {
+            let state = FrameState(seen);
+            let awaited = if state.is_being_asked_for() { AWAITED } else { 0 };
+            match self.state.compare_exchange(seen, seen | ORPHAN | awaited, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if awaited != 0 => return TakenOut::Asked,
+                Ok(_) if state.is_unused() => return TakenOut::Ours,
+                Ok(_) => return TakenOut::Held,
                 Err(now) => seen = now,
             }
         }
@@ -81,5 +147,10 @@ impl FolioWaits {
     /// Prepares a wait until the folio is not being written.
     pub(crate) fn join_write(&self, pfn: Pfn, desc: &FrameDesc) -> FolioWait {
         self.join_if(pfn, &|| desc.add_waiter_if(FrameState::is_being_written))
+    }
+
+    /// Prepares a wait until the machine's call for the folio is over. The caller has taken the folio out during the call.
+    pub(crate) fn join_call(&self, pfn: Pfn, desc: &FrameDesc) -> FolioWait {
+        self.join_if(pfn, &|| desc.add_waiter_if(FrameState::is_being_asked_for))
     }
 }

@@ -3,13 +3,23 @@
 //! A [`FileWrite`] is a folio of a file's pages whose bytes are on their way to the file. Like a
 //! [`FileFill`](super::FileFill) it is made by the core, given to [`Machine::write_back`](super::Machine::write_back), and
 //! comes back once: in the answer, or later through [`Vm::written`](crate::Vm::written), from any CPU. One that never comes
-//! back keeps its frames and its object for ever; only a call that waits for the file to be written waits for it.
+//! back keeps its frames and its object for ever; only a call that waits for the file to be written waits for it. The call of
+//! [`Machine::write_back`](super::Machine::write_back) itself is also waited for by CPUs that remove the folio.
 
 use super::FileId;
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::space::vma::ObjectId;
 
 /// Pages of a file that have to be written from adjacent frames. See the module.
+///
+/// # Removals
+///
+/// A smaller size, [`discard`](crate::SharedObject::discard), [`zero`](crate::SharedObject::zero) and
+/// [`ObjectHole::discard`](super::ObjectHole::discard) wait for a call of [`Machine::write_back`](super::Machine::write_back) that writes a folio which
+/// they have removed. So the machine takes no lock in `write_back` that is held around one of them, and waits there for nobody
+/// who makes one. When one of them has returned, no call for the folios that it removed is in progress, and none begins. Only
+/// writes that are [under way](Writing::UnderWay) may still come, and the machine has those. A folio that was zeroed in place
+/// stays dirty, and is written once more.
 #[must_use]
 #[derive(PartialEq, Eq, Debug)]
 pub struct FileWrite {

@@ -2,7 +2,7 @@
 //!
 //! An [`ObjectHole`] is made by the core and given to [`Machine::punch_hole`](super::Machine::punch_hole). The machine changes the storage first
 //! and then calls [`discard`](ObjectHole::discard), so that no read brings the old bytes back. From the one to the other it holds
-//! whatever keeps others from interfering, such as a lock of the file.
+//! whatever keeps others from interfering, such as a lock of the file that [`write_back`](super::Machine::write_back) does not take.
 
 use super::FileId;
 use crate::addr::{ObjectPages, PAGE_SIZE};
@@ -39,7 +39,7 @@ impl ObjectHole<'_> {
     }
 
     /// Takes the pages out of the object and of all mappings, as [`SharedObject::discard`](crate::SharedObject::discard)
-    /// does, about which see there. Waits for no read or write of the file.
+    /// does, about which see there. Waits for no read of the file, and for no write that is under way.
     pub fn discard(self) {
         (self.discard)();
     }

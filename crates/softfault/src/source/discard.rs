@@ -4,7 +4,7 @@
 //! bar      the word of each page is marked as leaving
 //! ...      the caller: grace; wait for moves in progress; removal of every entry (`rmap/object.rs`)
 //! free     the words are emptied; frames without pins are freed; a pinned frame
-//!          becomes an orphan, which its last pin frees
+//!          becomes an orphan, which its last pin frees; so does one that is being written
 //! ```
 //! A folio of several pages leaves as a whole. If only some of its pages are discarded, all are
 //! marked, and the folio is cut (`cut.rs`).
@@ -15,13 +15,21 @@ use super::cut::Folio;
 use super::cut_nodes::CutNodes;
 use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot, level_of};
-use crate::addr::{ObjectPages, Order};
-use crate::frame::FreeBatch;
+use crate::addr::{ObjectPages, Order, Pfn};
+use crate::frame::{FrameList, FreeBatch, TakenOut};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
 use crate::space::vma::ObjectId;
 use core::ops::{ControlFlow, Range};
+
+/// Frames of folios that have left their object.
+struct Freed<'a, 'vm, M: Machine> {
+    /// Nothing holds them.
+    batch: FreeBatch<'vm, M>,
+    /// The machine is being asked to write them.
+    asked: &'a mut FrameList,
+}
 
 impl<M: Machine> Links<M> {
     /// Returns the first of these pages that is present, swapped out or poisoned.
@@ -114,15 +122,16 @@ impl<M: Machine> Links<M> {
     }
 
     /// Removes the marked pages, which no entry maps any more. Pages of `barred` that are not among
-    /// `pages` stay (`cut.rs`).
+    /// `pages` stay (`cut.rs`). Adds the folios to `asked` that the machine is being asked to write.
     pub(crate) fn object_free(
         &self,
         id: ObjectId,
         pages: ObjectPages,
         barred: ObjectPages,
         nodes: &mut CutNodes<'_, M>,
+        asked: &mut FrameList,
     ) {
-        let mut batch = FreeBatch::new(self);
+        let mut freed = Freed { batch: FreeBatch::new(self), asked };
         let (least, nr_pages) = (self.object_orders(id).least(), self.object_nr_pages(id));
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
             match slot.page() {
@@ -135,7 +144,7 @@ impl<M: Machine> Links<M> {
                 // A page that came after the others were barred may be moving now.
                 ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {
                     debug_assert!(!slot.is_moving(), "I22: moves have ended");
-                    self.free_folio(Folio { id, first: index, slot, frame }, pages, nodes, &mut batch);
+                    self.free_folio(Folio { id, first: index, slot, frame }, pages, nodes, &mut freed);
                 }
                 _ => {}
             }
@@ -148,7 +157,7 @@ impl<M: Machine> Links<M> {
         folio: Folio<'_>,
         pages: ObjectPages,
         nodes: &mut CutNodes<'_, M>,
-        batch: &mut FreeBatch<'_, M>,
+        freed: &mut Freed<'_, '_, M>,
     ) {
         let Folio { id, first, slot, frame } = folio;
         let nr_pages = frame.order.nr_pages();
@@ -160,14 +169,28 @@ impl<M: Machine> Links<M> {
         if !is_of_pool {
             slot.empty_all(frame.order);
         }
-        if self.frames.desc(frame.pfn).orphan() {
-            if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
-        } else if self.object_file(id).is_some() {
-            // A waiter for a write of the folio, which may never end, does not want it any more.
-            self.folio_waits.wake_now(frame.pfn, &self.machine);
+        if self.is_ours_now(id, frame.pfn, freed.asked) {
+            if frame.order == Order::BASE { freed.batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
         }
         if is_of_pool {
             slot.empty_all(frame.order);
         }
+    }
+
+    /// Makes a folio that no word names an orphan. Returns whether the caller now owns its frames alone.
+    fn is_ours_now(&self, id: ObjectId, head: Pfn, asked: &mut FrameList) -> bool {
+        let desc = self.frames.desc(head);
+        if self.object_file(id).is_none() {
+            return desc.orphan();
+        }
+        let taken = desc.take_out_of_file();
+        if taken != TakenOut::Ours {
+            // A waiter for a write of the folio, which may never end, does not want it any more.
+            self.folio_waits.wake_now(head, &self.machine);
+        }
+        if taken == TakenOut::Asked {
+            asked.push(&self.frames, head);
+        }
+        taken == TakenOut::Ours
     }
 }

@@ -3,11 +3,13 @@
 //! ```text
 //! begin    section: the word names the folio without a mark ─▶ DIRTY clear, WRITEBACK set
 //! ...      grace; the write right goes from every entry of the folio, with a shootdown
+//! ask      ASKING set; taken out meanwhile? the machine is not asked
 //! write    the machine: at once, or later from any CPU; the object is kept
-//! end      an error is noted ─▶ WRITEBACK clear, DIRTY set if it failed ─▶ waiters are woken
+//! end      an error is noted ─▶ WRITEBACK clear, DIRTY set if it failed
+//! return   of the machine's call: ASKING clear ─▶ waiters are woken
 //! ```
-//! A store meanwhile makes the folio dirty again. A CPU that takes pages out does not wait for a write: the folio becomes
-//! an orphan, and its frames go with the end of the write.
+//! A store meanwhile makes the folio dirty again. A CPU that takes pages out does not wait for a write, but for the machine's call,
+//! if that has been claimed: the folio becomes an orphan, and its frames go with the end of the write.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
@@ -16,7 +18,7 @@ use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
-use crate::frame::{FolioWait, FolioWaits, Io, WriteBegin};
+use crate::frame::{FolioWait, FolioWaits, FrameList, Io, Unlocked, WriteBegin};
 use crate::links::Links;
 use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing, ask};
 use crate::policy::folio::around;
@@ -130,8 +132,21 @@ impl<M: Machine> Links<M> {
         self.frames.desc(begun.frame.pfn).state().was_mapped()
     }
 
-    /// Asks the machine to write a folio. No entry of it allows stores that are not noted.
+    /// Asks the machine to write a folio, unless it was taken out of the object since the write began. No entry of it allows
+    /// stores that are not noted.
     pub(crate) fn write_to_file(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
+        let head = begun.head();
+        let desc = self.frames.desc(head);
+        if desc.begin_to_ask() {
+            self.ask_to_write(kept, file, begun);
+        } else {
+            self.end_part_of_write(head, desc.end_file_write(Io::Done));
+        }
+        self.end_part_of_write(head, desc.end_asking());
+    }
+
+    /// The caller has claimed the call.
+    fn ask_to_write(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
         // A CPU that makes the object smaller stores the size, fences, and then changes the file.
         sync::fence();
         let size_bytes = self.object(kept.id).size_bytes.load(Ordering::Acquire);
@@ -164,12 +179,29 @@ impl<M: Machine> Links<M> {
         } else {
             self.count(Event::FileWritten, write.nr_frames());
         }
-        let (unlocked, is_ours) = self.frames.desc(write.first_frame).end_file_write(Io::of(result));
-        self.folio_waits.wake(write.first_frame, unlocked, &self.machine);
-        if is_ours {
-            self.give_back_page(write.first_frame);
-        }
+        let ended = self.frames.desc(write.first_frame).end_file_write(Io::of(result));
+        self.end_part_of_write(write.first_frame, ended);
         Ok(())
+    }
+
+    /// Wakes those who wait for a folio, and frees it if nothing holds its frames any more.
+    fn end_part_of_write(&self, head: Pfn, (unlocked, is_ours): (Unlocked, bool)) {
+        self.folio_waits.wake(head, unlocked, &self.machine);
+        if is_ours {
+            self.give_back_page(head);
+        }
+    }
+
+    /// Waits until the machine has returned from the calls for these folios, which the caller has taken out of their object
+    /// meanwhile. With nothing held: the machine may take as long as it likes.
+    pub(crate) fn wait_for_calls(&self, mut asked: FrameList) {
+        while let Some(head) = asked.pop(&self.frames) {
+            let desc = self.frames.desc(head);
+            while desc.state().is_being_asked_for() {
+                self.wait_for_folio(self.folio_waits.join_call(head, desc));
+            }
+            self.end_part_of_write(head, desc.end_await());
+        }
     }
 
     fn note_write_error(&self, id: ObjectId) {

@@ -50,7 +50,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// [`BeyondObject`](crate::FaultError::BeyondObject).
     ///
     /// Subscribers of spaces that map the pages are told, so the caller must hold no lock that is
-    /// taken in [`Machine::notify`]. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
+    /// taken in [`Machine::notify`], and none that is taken in [`Machine::write_back`]: a smaller size waits for a call of the latter
+    /// that writes one of the pages. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
     /// copied a private mapping of the object beside another one, until it has copied it again.
     pub fn set_size_bytes(&self, size_bytes: u64) {
         self.vm.call();

@@ -52,6 +52,8 @@ mod file_failures;
 mod file_holes;
 #[path = "../file_refusals.rs"]
 mod file_refusals;
+#[path = "../file_removals.rs"]
+mod file_removals;
 #[path = "../file_room.rs"]
 mod file_room;
 #[path = "../file_writes.rs"]

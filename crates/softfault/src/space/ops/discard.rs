@@ -12,6 +12,7 @@
 //! unmap    every entry of each space that may map one                 rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! copies   of pages beyond a smaller size; a hole keeps them          rmap/copies.rs
+//! calls    of the machine that write what has gone are waited for, with nothing held     source/file_write.rs
 //! ```
 //! A page never has two frames at a time: until every entry is removed, no fault gets a new frame.
 //! A fault on the page spins, as for an entry that is `Busy`: the remover waits only for sections,
@@ -22,6 +23,7 @@
 //! taken.
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
+use crate::frame::FrameList;
 use crate::lock::{WordLock, lock_word};
 use crate::machine::{CpuSet, LockKind, Machine};
 use crate::notify::notice::Why;
@@ -39,7 +41,8 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
-        let _resize = self.lock_to_set_size(data, size_bytes);
+        let resize = self.lock_to_set_size(data, size_bytes);
+        let mut asked = FrameList::EMPTY;
         let foreign = self.foreign_frames_of(id);
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
@@ -55,7 +58,7 @@ impl<M: Machine> Vm<M> {
             // To the end of all pages: folios may reach beyond the old size, too.
             let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
             self.unreserve_pages(id, beyond);
-            self.remove_from(id, beyond);
+            asked = self.remove_from(id, beyond);
             if let Some(frames) = foreign {
                 self.unmap_object_pages(id, beyond.below(frames.nr_frames), Why::Discard);
             }
@@ -64,6 +67,8 @@ impl<M: Machine> Vm<M> {
                 self.drop_copies(id, beyond);
             }
         }
+        drop(resize);
+        self.wait_for_calls(asked);
     }
 
     /// Makes the object that large, unless it is larger.
@@ -126,13 +131,17 @@ impl<M: Machine> Vm<M> {
 
     pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
         self.assert_outside();
-        let _resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
+        let resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         self.fence_reads(id);
-        self.remove_from(id, pages);
+        let asked = self.remove_from(id, pages);
+        drop(resize);
+        self.wait_for_calls(asked);
     }
 
-    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time.
-    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
+    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time. Returns the folios that the machine is
+    /// being asked to write: the caller waits for these calls when it holds nothing.
+    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) -> FrameList {
+        let mut asked = FrameList::EMPTY;
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);
@@ -142,9 +151,10 @@ impl<M: Machine> Vm<M> {
             if self.object_was_mapped(id, barred) {
                 self.unmap_object_pages(id, barred, Why::Discard);
             }
-            self.object_free(id, part, barred, &mut nodes);
+            self.object_free(id, part, barred, &mut nodes, &mut asked);
             rest.start = part.end;
         }
+        asked
     }
 
     /// Returns the end of the part that begins with page `first`, so that no folio is in two parts.

@@ -4,7 +4,7 @@
 //! begin    up to 16 folios: DIRTY clear, WRITEBACK set            source/file_write.rs
 //! grace    of all CPUs: every fault that has seen DIRTY has written its entry
 //! protect  every entry of them loses the write right and dirty    rmap/object.rs
-//! write    the machine gets them, one after the other
+//! write    the machine gets them, one after the other; not those that were taken out since they began
 //! wait     for each folio that is being written, with nothing held
 //! ```
 //! A store after its entry was protected faults, and makes its folio dirty again: see `fault/store.rs`. A store before
@@ -159,8 +159,9 @@ impl<M: Machine> SharedObject<'_, M> {
     /// that are stored to meanwhile may be written or not. An object without a file has nothing to write.
     ///
     /// The embedder keeps a handle of each object whose file has to get all stores: an object that ends writes nothing.
-    /// A write that was begun before [`discard`](Self::discard) or a smaller size may end after it: the storage does not
-    /// take bytes behind its end, nor those of a hole that was made since, or of a part that was cut off and came back.
+    /// A write that stays [under way](crate::Writing::UnderWay) may end after a [`discard`](Self::discard) or a smaller size that came later: the storage does not
+    /// take bytes behind its end, nor those of a hole that was made since, or of a part that was cut off and came back. No call of
+    /// [`Machine::write_back`] lasts as long.
     ///
     /// # Errors
     ///

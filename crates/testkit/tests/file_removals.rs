@@ -1,0 +1,300 @@
+//! A removal has returned: the machine is in no call of `write_back` for what it took out, and none begins. The storage knows
+//! nothing of removals: it stores what it is given.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::objects::{EXTRA, Object, bytes, content, faulted_frame, map};
+use common::*;
+use softfault::policy::folio::FolioOrders;
+use softfault::{
+    Advice, CpuId, Event, FileWrite, FillError, Filling, HoleRefused, MigrateRefusal, MsyncFlags, StoreRefused, Writing,
+};
+use softfault_host::{HostFile, HostFill};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const ALL: Range<u64> = 0..u64::MAX;
+const ARENA_PAGES: u64 = 1024;
+/// The page that is removed. Page 0 is written before it.
+const REMOVED: u64 = 1;
+const OLD: u8 = 7;
+const NEW: u8 = 9;
+
+/// A call of `write_back`.
+#[derive(Debug)]
+struct Call {
+    page: u64,
+    byte: u8,
+    /// A removal of the page had returned when the call came.
+    is_late: bool,
+}
+
+/// One call takes as long as the test says.
+#[derive(Default)]
+struct Plain {
+    bytes: Mutex<Vec<u8>>,
+    /// Calls for this page wait.
+    slow_page: AtomicU64,
+    is_in_call: AtomicBool,
+    may_go_on: AtomicBool,
+    /// Slow calls are kept, and somebody else ends the write.
+    keeps: AtomicBool,
+    kept: Mutex<Option<FileWrite>>,
+    has_removed: AtomicBool,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl HostFile for Plain {
+    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
+        let (storage, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
+        let there = storage.get(start..start + fill.bytes().len());
+        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
+        fill.end(result)
+    }
+
+    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
+        let page = write.offset_bytes() / PAGE;
+        self.calls.lock().unwrap().push(Call { page, byte: bytes[0], is_late: self.has_removed.load(SeqCst) });
+        let is_slow = page == self.slow_page.load(SeqCst) && !self.may_go_on.load(SeqCst);
+        let keeps = is_slow && self.keeps.load(SeqCst);
+        let mut write = Some(write);
+        if keeps {
+            *self.kept.lock().unwrap() = write.take();
+        }
+        if is_slow {
+            self.is_in_call.store(true, SeqCst);
+            wait_until(|| self.may_go_on.load(SeqCst));
+        }
+        let Some(write) = write else { return Writing::UnderWay };
+        let mut storage = self.bytes.lock().unwrap();
+        let there = storage.get_mut(write.offset_bytes() as usize..).unwrap_or_default();
+        there.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Writing::Ended(write, Ok(()))
+    }
+
+    fn may_store(&self, _pages: Range<u64>) -> Result<(), StoreRefused> {
+        Ok(())
+    }
+
+    fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {
+        self.zero(bytes);
+        Ok(())
+    }
+}
+
+impl Plain {
+    fn zero(&self, bytes: Range<u64>) {
+        self.bytes.lock().unwrap()[bytes.start as usize..bytes.end as usize].fill(0);
+    }
+
+    fn cut(&self) {
+        let mut storage = self.bytes.lock().unwrap();
+        let len = storage.len();
+        storage.truncate((REMOVED * PAGE) as usize);
+        storage.resize(len, 0);
+    }
+
+    fn byte(&self, page: u64) -> u8 {
+        self.bytes.lock().unwrap()[(page * PAGE) as usize]
+    }
+}
+
+/// In the end no call waits, also if the test fails.
+struct GoesOn<'a>(&'a Plain);
+
+impl Drop for GoesOn<'_> {
+    fn drop(&mut self) {
+        self.0.may_go_on.store(true, SeqCst);
+    }
+}
+
+/// A file of four pages, all of whose bytes are 1, mapped. The first two have stores.
+fn plain<'vm>(w: &World<'vm>, slow_page: u64) -> (Arc<Plain>, Object<'vm>) {
+    let storage = Arc::new(Plain { bytes: Mutex::new(vec![1; 4 * PAGE as usize]), ..Plain::default() });
+    storage.slow_page.store(slow_page, SeqCst);
+    let id = w.vm.machine().add_file(storage.clone());
+    let object = w.vm.new_file_object(4 * PAGE, FolioOrders::BASE, id).unwrap();
+    map(w.space, BASE, 4, &object, 0);
+    [0, REMOVED].iter().for_each(|page| w.space.write(BASE + page * PAGE, &[OLD]).unwrap());
+    (storage, object)
+}
+
+type Remove = fn(&Space<'_>, &Plain, &Object<'_>);
+
+const REMOVED_BYTES: Range<u64> = REMOVED * PAGE..(REMOVED + 1) * PAGE;
+
+const REMOVALS: [Remove; 4] = [
+    |_, storage, object| {
+        object.set_size_bytes(REMOVED * PAGE);
+        storage.cut();
+        object.set_size_bytes(4 * PAGE);
+    },
+    |_, storage, object| {
+        storage.zero(REMOVED_BYTES);
+        object.discard(REMOVED..REMOVED + 1);
+    },
+    |_, storage, object| {
+        storage.zero(REMOVED_BYTES);
+        object.zero(REMOVED_BYTES).unwrap();
+    },
+    |space, _, _| space.madvise(BASE + REMOVED * PAGE, PAGE, Advice::Remove).unwrap(),
+];
+
+/// While the writer is in the call for page 0, page 1 is removed, stored to, and written: acknowledged. The old bytes come
+/// neither then nor later.
+fn removals_beside(write: impl Fn(&Space<'_>, &Plain, &Object<'_>) + Sync) {
+    for remove in REMOVALS {
+        in_setup(Setup::PLAIN, 2, ARENA_PAGES * PAGE, |w| {
+            let ballast = w.space.mmap(EXTRA, 64 * PAGE, RW, PRIVATE | FIXED).unwrap();
+            (0..64).for_each(|page| w.space.write(ballast + page * PAGE, &[1]).unwrap());
+            let (space, (storage, object)) = (w.space, plain(w, 0));
+            thread::scope(|scope| {
+                let _goes_on = GoesOn(&storage);
+                let writer = scope.spawn(|| {
+                    let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+                    write(space, &storage, &object);
+                });
+                wait_until(|| storage.is_in_call.load(SeqCst));
+                // Frames for the store, if the writer needs all of them.
+                w.space.munmap(ballast, 64 * PAGE).unwrap();
+                remove(space, &storage, &object);
+                storage.has_removed.store(true, SeqCst);
+                assert_eq!(content(&object, REMOVED * PAGE), [0], "the old bytes are gone");
+                w.space.write(BASE + REMOVED * PAGE, &[NEW]).unwrap();
+                assert_eq!(object.write_back(REMOVED..REMOVED + 1), Ok(()));
+                assert_eq!(storage.byte(REMOVED), NEW);
+                storage.may_go_on.store(true, SeqCst);
+                writer.join().unwrap();
+            });
+            let calls = storage.calls.lock().unwrap();
+            let is_late = |call: &Call| call.page == REMOVED && call.byte == OLD && call.is_late;
+            assert!(!calls.iter().any(is_late), "{calls:?}");
+            // The clean page goes, and comes back from the file.
+            w.space.madvise(BASE, 4 * PAGE, Advice::PageOut).unwrap();
+            assert_eq!((storage.byte(0), storage.byte(REMOVED)), (OLD, NEW));
+            assert_eq!(bytes(w.space, BASE + REMOVED * PAGE), [NEW]);
+            check(w.vm, &[w.space]);
+        });
+    }
+}
+
+#[test]
+fn removals_beside_write_back() {
+    removals_beside(|_, _, object| assert_eq!(object.write_back(ALL), Ok(())));
+}
+
+#[test]
+fn removals_beside_msync() {
+    removals_beside(|space, _, _| assert_eq!(space.msync(BASE, 4 * PAGE, MsyncFlags::SYNC), Ok(())));
+}
+
+#[test]
+fn removals_beside_paging_out() {
+    removals_beside(|space, _, _| assert_eq!(space.madvise(BASE, 4 * PAGE, Advice::PageOut), Ok(())));
+}
+
+/// The caller is refused frames, and writes the file for that.
+#[test]
+fn removals_beside_a_refusal() {
+    removals_beside(|space, storage, _| {
+        let own = space.mmap(0, ARENA_PAGES * PAGE, RW, PRIVATE).unwrap();
+        let stored = (0..ARENA_PAGES).find(|page| {
+            space.write(own + page * PAGE, &[1]).unwrap();
+            storage.is_in_call.load(SeqCst)
+        });
+        assert!(stored.is_some(), "nothing was written");
+        space.munmap(own, ARENA_PAGES * PAGE).unwrap();
+    });
+}
+
+/// A removal waits for the call that writes its page, with nothing held, and returns after it. A storage that answers each call
+/// when its bytes are stored therefore has no late write.
+#[test]
+fn a_removal_waits_for_the_call_that_writes_its_page() {
+    for remove in REMOVALS {
+        in_setup(Setup::PLAIN, 3, 16 << 20, |w| {
+            let (space, (storage, object)) = (w.space, plain(w, REMOVED));
+            let on_cpu = |cpu| w.vm.machine().bind(CpuId(cpu)).unwrap();
+            thread::scope(|scope| {
+                let _goes_on = GoesOn(&storage);
+                let writer = scope.spawn(|| {
+                    let _cpu = on_cpu(1);
+                    object.write_back(ALL)
+                });
+                wait_until(|| storage.is_in_call.load(SeqCst));
+                let remover = scope.spawn(|| {
+                    let _cpu = on_cpu(2);
+                    remove(space, &storage, &object);
+                    storage.has_removed.store(true, SeqCst);
+                });
+                wait_until(|| w.vm.event(Event::Waited) > 0);
+                assert!(!storage.has_removed.load(SeqCst));
+                // The remover does not hold `resize`, and the page has gone.
+                object.discard(3..4);
+                assert_eq!(object.nr_resident_pages(), 1);
+                w.space.write(BASE, &[OLD]).unwrap();
+                check_later(w);
+                assert!(!storage.has_removed.load(SeqCst));
+                storage.may_go_on.store(true, SeqCst);
+                assert_eq!(writer.join().unwrap(), Ok(()));
+                remover.join().unwrap();
+            });
+            // Whatever the call has brought is changed now; nothing comes after it.
+            storage.zero(REMOVED_BYTES);
+            w.space.write(BASE + REMOVED * PAGE, &[NEW]).unwrap();
+            assert_eq!((object.write_back(ALL), storage.byte(0), storage.byte(REMOVED)), (Ok(()), OLD, NEW));
+            check(w.vm, &[w.space]);
+        });
+    }
+}
+
+/// Another mapping, whose pages need frames and locks of their own.
+fn check_later(w: &World<'_>) {
+    let at = w.space.mmap(0, PAGE, RW, PRIVATE).unwrap();
+    w.space.write(at, &[1]).unwrap();
+    w.space.munmap(at, PAGE).unwrap();
+}
+
+/// A write that has ended before the machine's call returns: the folio stays where it is until then, a removal waits, and its
+/// frames come back once.
+#[test]
+fn a_write_ends_before_its_call() {
+    in_each_setup(3, 16 << 20, |w| {
+        drop(plain(w, u64::MAX));
+        w.space.munmap(BASE, 4 * PAGE).unwrap();
+        let nr_free = w.vm.vmstat().nr_free_pages;
+        for is_removed in [false, true] {
+            let (storage, object) = plain(w, REMOVED);
+            storage.keeps.store(true, SeqCst);
+            let pfn = faulted_frame(w.space, BASE + REMOVED * PAGE);
+            let on_cpu = |cpu| w.vm.machine().bind(CpuId(cpu)).unwrap();
+            thread::scope(|scope| {
+                let _goes_on = GoesOn(&storage);
+                let writer = scope.spawn(|| {
+                    let _cpu = on_cpu(1);
+                    object.write_back(ALL)
+                });
+                wait_until(|| storage.is_in_call.load(SeqCst));
+                let write = storage.kept.lock().unwrap().take().unwrap();
+                w.vm.written(write, Ok(())).unwrap();
+                assert_eq!(w.vm.migrate_frame(pfn), Err(MigrateRefusal::UnderWrite));
+                let before = w.vm.event(Event::Waited);
+                let other = scope.spawn(|| {
+                    let _cpu = on_cpu(2);
+                    if is_removed { object.discard(REMOVED..REMOVED + 1) } else { object.write_back(ALL).unwrap() }
+                });
+                wait_until(|| w.vm.event(Event::Waited) > before);
+                storage.may_go_on.store(true, SeqCst);
+                assert_eq!(writer.join().unwrap(), Ok(()));
+                other.join().unwrap();
+            });
+            check(w.vm, &[w.space]);
+            w.space.munmap(BASE, 4 * PAGE).unwrap();
+            drop(object);
+            assert_eq!(w.vm.vmstat().nr_free_pages, nr_free, "{is_removed}");
+        }
+    });
+}
