@@ -5,7 +5,7 @@
 //! the fault to the core and then continue the access, as a kernel would.
 
 use crate::arena::Arena;
-use crate::cpu::{BindError, CpuGuard, CpuState, Stay};
+use crate::cpu::{BindError, CpuGuard, CpuState, Stay, as_no_cpu};
 use crate::hosted::Hosted;
 use crate::machine::{leave_root, load_root};
 use crate::walk::walk;
@@ -280,12 +280,15 @@ impl<F: Format> Running<'_, F> {
     /// Gives `data` the words of the page at `addr`, faulting it in: a program that loads many words of one
     /// page, of which hardware translates each without delay. One lookup in the TLB stands for all.
     ///
+    /// The access lasts as long as `data` runs, and the thread is no CPU meanwhile: an operation of this CPU would free
+    /// the frame without a wait for its own access (E10).
+    ///
     /// # Panics
     ///
-    /// In debug builds if `data` accesses memory through the machine: accesses do not nest.
+    /// If `data` calls the core, or accesses memory through the machine: accesses do not nest.
     #[inline]
     pub fn read_page<T>(&self, addr: u64, mut data: impl FnMut(&[AtomicU64; 512]) -> T) -> Result<T, Trap> {
-        self.insist(|| self.page(addr, Access::Read, |arena, frame| data(arena.words(frame))))
+        self.insist(|| self.page(addr, Access::Read, |arena, frame| as_no_cpu(|| data(arena.words(frame)))))
     }
 
     /// Stores a word; atomically if it is aligned.

@@ -168,7 +168,8 @@ impl Arena {
     pub(crate) fn bytes_to_fill<'a>(&'a self, fill: &'a mut FileFill) -> &'a mut [u8] {
         let (first, nr) = (u64::from(fill.first_frame().0), fill.nr_frames());
         assert!(first + nr <= self.nr_frames() && fill.len_bytes() <= nr * FRAME_BYTES as u64);
-        // SAFETY: E1, E9: in the mapping, and the fill's alone as long as it is borrowed.
+        // SAFETY: E1, E9, I63: in the mapping, and the fill's alone as long as it is borrowed: the `Vm` that has the
+        // machine has made it.
         unsafe { core::slice::from_raw_parts_mut(self.frame_ptr(fill.first_frame()), fill.len_bytes() as usize) }
     }
 

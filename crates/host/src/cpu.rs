@@ -52,8 +52,8 @@ pub(crate) fn as_callback<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f` as a callback with the thread unbound, so that it cannot call the core.
-pub(crate) fn as_no_cpu(f: impl FnOnce()) {
+/// Runs `f` as a callback with the thread unbound, so that it cannot call the core (E10).
+pub(crate) fn as_no_cpu<T>(f: impl FnOnce() -> T) -> T {
     /// Restores the binding, also when `f` panics.
     struct Again(u64);
     impl Drop for Again {
@@ -62,7 +62,7 @@ pub(crate) fn as_no_cpu(f: impl FnOnce()) {
         }
     }
     let _again = Again(BOUND.replace(NO_CPU));
-    as_callback(f);
+    as_callback(f)
 }
 
 /// Counts turns of a spin; true every 64th time.
@@ -192,7 +192,8 @@ impl CpuState {
     #[inline(always)]
     pub(crate) fn enter(&self) -> Inside<'_> {
         let even = self.own.slot.load(Relaxed);
-        debug_assert!(even.is_multiple_of(2), "accesses do not nest");
+        // Not only in debug builds: the end of the inner access would hide the outer one from shootdowns (E10).
+        assert!(even.is_multiple_of(2), "accesses do not nest");
         self.own.slot.store(even + 1, Relaxed);
         // The light half of the barrier (E5, E7).
         compiler_fence(SeqCst);

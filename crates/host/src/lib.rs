@@ -61,6 +61,9 @@
 //!   the word has changed.
 //! - **E9** The bytes of a fill are borrowed from the fill, which is consumed where it comes back to the core. Until then the
 //!   core gives its frames, which it has zeroed, to no other code.
+//! - **E10** Code of a caller that runs within an access of a CPU calls neither the core nor another access: the thread is
+//!   no CPU meanwhile, and an access that finds another one under way panics. A shootdown does not wait for the access of
+//!   its own CPU.
 #![deny(unsafe_code)]
 
 mod access;

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: E1, E2; accesses touch a frame only where a table of the core maps
-// it, `are_zero` is set only while all of the arena is zero. I2: E3; a thread keeps its CPU
+// it, or where the core has named it in an `unsafe` call (I63); `are_zero` is set only while all of the arena is zero. I2: E3; a thread keeps its CPU
 // while its guard lives. I3: E7. I4: E4, E5 and E6. I42: the host's kernel shows only
 // what all of its CPUs have.
 unsafe impl<F: Format> Machine for Hosted<F> {

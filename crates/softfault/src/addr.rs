@@ -154,7 +154,7 @@ impl fmt::Debug for Vpn {
     }
 }
 
-/// Pages `start..end`; never inverted.
+/// Pages `start..end`. One that is inverted has no pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageRange {
     /// First page.
@@ -177,11 +177,11 @@ impl PageRange {
     }
     /// Number of pages.
     pub const fn nr_pages(&self) -> u64 {
-        self.end.0 - self.start.0
+        self.end.0.saturating_sub(self.start.0)
     }
     /// Whether there is no page in it.
     pub const fn is_empty(&self) -> bool {
-        self.start.0 == self.end.0
+        self.start.0 >= self.end.0
     }
     /// Whether `vpn` lies inside.
     pub const fn contains(&self, vpn: Vpn) -> bool {

@@ -34,7 +34,8 @@ pub use broken::{Broken, Counter};
 
 impl<M: Machine> Vm<M> {
     /// Checks everything. `spaces` are all address spaces there are; `counts`
-    /// has an element for each frame of `nr_frames` and for each slot of the swap area, any value.
+    /// has an element for each frame of `nr_frames` and for each slot of the swap area, any value. Nobody else calls the core
+    /// meanwhile: it is for tests, at rest.
     ///
     /// # Errors
     ///
@@ -42,6 +43,10 @@ impl<M: Machine> Vm<M> {
     pub fn check(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
         if counts.len() < self.nr_frames() as usize + self.swap.nr_slots() as usize {
             return Err(Broken::BadCall("counts: should have an element per frame and per slot of the swap area"));
+        }
+        // Their frames have numbers of another machine (I63).
+        if spaces.iter().any(|space| !core::ptr::eq(space.vm, self)) {
+            return Err(Broken::BadCall("spaces: should be spaces of this Vm"));
         }
         self.call();
         counts.fill(0);

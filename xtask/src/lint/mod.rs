@@ -12,6 +12,7 @@ mod layers;
 mod paths;
 mod prose;
 mod repeats;
+mod safe_calls;
 mod shape;
 mod sync;
 mod unsafety;
@@ -95,6 +96,7 @@ pub fn run() -> Result<(), String> {
         paths::check,
         prose::check,
         repeats::check,
+        safe_calls::check,
         shape::check,
         flags::check,
         growth::check,

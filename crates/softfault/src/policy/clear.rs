@@ -53,8 +53,9 @@ impl ClearOrder {
 
     /// Returns the runs for a page of `nr_subpages`, in order. `hint` is the target's
     /// index. Without it, or if it is outside the page, the target is the first
-    /// sub-page.
+    /// sub-page. A page has at most 2^52 sub-pages, as many as 64 bits can address.
     pub fn plan(self, nr_subpages: u64, hint: Option<u64>) -> Plan {
+        let nr_subpages = nr_subpages.min(1 << 52);
         let target = hint.filter(|hint| *hint < nr_subpages).unwrap_or(0);
         let around = |radius: u64| target.saturating_sub(radius)..(target + radius + 1).min(nr_subpages);
         match self {

@@ -63,7 +63,7 @@ fn usual_kbytes(nr_pages: u64) -> u64 {
 /// was seen and `high`.
 pub fn blocks_to_next_sample(nr_free: u64, high: u64, nr_cpus: u64) -> u64 {
     let spare = nr_free.saturating_sub(high) / 2;
-    (spare / (BLOCK_FRAMES * nr_cpus)).max(1)
+    (spare / BLOCK_FRAMES.saturating_mul(nr_cpus).max(1)).max(1)
 }
 
 #[cfg(test)]

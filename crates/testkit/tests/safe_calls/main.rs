@@ -5,6 +5,7 @@ mod callbacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod cpus;
+mod every;
 mod memory;
 mod values;
 
