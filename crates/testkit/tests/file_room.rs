@@ -4,11 +4,12 @@
 mod common;
 
 use common::files::{Reads, file};
-use common::objects::{EXTRA, map, orders, touch};
+use common::objects::{EXTRA, Object, content, map, orders, touch};
 use common::storage::{Storage, Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, CpuId, Errno, Event, FaultError, ObjectWriteError, StorageId, WriteError};
+use softfault::{Access, Advice, CpuId, Errno, Event, FaultError, ObjectWriteError, StorageId, Term, WriteError};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
@@ -75,6 +76,72 @@ fn room_is_for_the_folio() {
         assert_eq!(object.write(3 * PAGE + 1, &[3]), Ok(()));
         assert_eq!(object.write_back(ALL), Ok(()));
         assert_eq!((storage.byte(4 * PAGE), storage.byte(3 * PAGE + 1)), (2, 3));
+    });
+}
+
+/// The room of a dirty folio is there, whichever page of it is stored to and however. A write of several pages that needs more is
+/// refused, and changes none of them.
+#[test]
+fn a_dirty_folio_needs_no_more_room() {
+    in_each_setup(1, 16 << 20, |w| {
+        for sizes in [BASE_ORDERS, orders(2, 2)] {
+            let (storage, object) = storage(w, 12 * PAGE, sizes);
+            map(w.space, BASE, 12, &object, 0);
+            store(w, 5, 2);
+            storage.set_full_from(0);
+            let dirty = if sizes == BASE_ORDERS { 5..6 } else { 4..8 };
+            for page in dirty.clone() {
+                store(w, page, 3);
+                assert_eq!(object.write(page * PAGE + 1, &[4]), Ok(()), "page {page}");
+                assert_eq!(object.zero(page * PAGE + 2..page * PAGE + 3), Ok(()), "page {page}");
+                assert_eq!(content::<3>(&object, page * PAGE), [3, 4, 0], "page {page}");
+            }
+            let before = content::<{ 12 * PAGE as usize }>(&object, 0);
+            for at in [dirty.start * PAGE - 1, (dirty.end - 1) * PAGE + 1] {
+                assert_eq!(object.write(at, &[9; 2 * PAGE as usize]), Err(ObjectWriteError::NoRoom), "at {at}");
+            }
+            assert!(content::<{ 12 * PAGE as usize }>(&object, 0) == before, "a write that was refused");
+            assert_eq!((object.write_back(ALL), storage.byte(5 * PAGE), storage.byte(5 * PAGE + 1)), (Ok(()), 3, 4));
+            assert_eq!(object.write(5 * PAGE, &[5]), Err(ObjectWriteError::NoRoom), "the folio is clean");
+            w.space.munmap(BASE, 12 * PAGE).unwrap();
+        }
+    });
+}
+
+/// While a store waits for the machine's answer another one makes the folio dirty, with the last room that there is.
+#[test]
+fn the_room_of_another_store_is_enough() {
+    in_each_setup(2, 16 << 20, |w| {
+        type Store<'a> = &'a dyn Fn(&Object<'_>);
+        let stores: [Store<'_>; 4] = [
+            &|_| store(w, 1, 3),
+            &|object| object.write(PAGE, &[3]).unwrap(),
+            &|object| object.zero(PAGE..PAGE + 1).unwrap(),
+            &|_| drop(w.space.pin_page_mut(BASE + PAGE, Term::Short).unwrap()),
+        ];
+        for (i, another) in stores.into_iter().enumerate() {
+            let (storage, object) = storage(w, 4 * PAGE, BASE_ORDERS);
+            map(w.space, BASE, 4, &object, 0);
+            w.space.handle_fault(BASE + PAGE, Access::Read).unwrap();
+            let (asked, done) = (&*Box::leak(Box::new(Barrier::new(2))), &*Box::leak(Box::new(Barrier::new(2))));
+            *storage.before_room.lock().unwrap() = Some(Box::new(move || {
+                asked.wait();
+                done.wait();
+            }));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+                    asked.wait();
+                    object.write(PAGE + 1, &[2]).unwrap();
+                    storage.set_full_from(0);
+                    done.wait();
+                });
+                another(&object);
+            });
+            assert_eq!(content::<2>(&object, PAGE), [[3, 2], [3, 2], [0, 2], [1, 2]][i]);
+            assert_eq!(object.write(2 * PAGE, &[1]), Err(ObjectWriteError::NoRoom));
+            w.space.munmap(BASE, 4 * PAGE).unwrap();
+        }
     });
 }
 

@@ -14,7 +14,6 @@
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
-use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
@@ -241,19 +240,30 @@ impl<M: Machine> Links<M> {
         StoreToFile { object: self.object_keep_found(inside, id), page }
     }
 
-    /// Asks the machine for room for these pages, if the object has a file.
-    pub(super) fn ask_for_room(&self, id: ObjectId, pages: Range<u64>) -> Result<(), StoreRefused> {
-        self.object_file(id).map_or(Ok(()), |file| self.machine.may_store(file, pages))
+    /// Asks the machine for room for these pages of a folio, if the object has a file. Returns the pages for which there is room:
+    /// none if the machine refused and the folio of `page` has become dirty meanwhile, which needs no more.
+    pub(super) fn ask_for_room(&self, id: ObjectId, page: u64, pages: Range<u64>) -> Result<Range<u64>, StoreRefused> {
+        let Some(file) = self.object_file(id) else { return Ok(pages) };
+        match self.machine.may_store(file, pages.clone()) {
+            Err(StoreRefused) if self.page_to_store(id, page).is_some_and(|(_, is_dirty)| is_dirty) => Ok(page..page),
+            answer => answer.map(|()| pages),
+        }
     }
 
     /// The same of a page that is there and clean.
     pub(super) fn pages_of_clean(&self, id: ObjectId, page: u64) -> Option<Range<u64>> {
         self.object_file(id)?;
-        let section = self.section();
-        let ObjectSlot::Page(slot) = self.object_slot(section.inside(), id, page) else { return None };
-        let ObjectPage::Frame(frame) = slot.page() else { return None };
-        let is_dirty = self.frames.desc(frame.head()).state().is_dirty();
-        (!is_dirty).then(|| self.pages_to_store(id, page, frame))
+        self.page_to_store(id, page).and_then(|(pages, is_dirty)| (!is_dirty).then_some(pages))
+    }
+
+    /// Of a page that is there, the pages that are dirty together with it, and whether they are.
+    fn page_to_store(&self, id: ObjectId, page: u64) -> Option<(Range<u64>, bool)> {
+        self.with_slot_of(id, page, |slot| {
+            let ObjectPage::Frame(frame) = slot.page() else { return None };
+            let is_dirty = self.frames.desc(frame.head()).state().is_dirty();
+            Some((self.pages_to_store(id, page, frame), is_dirty))
+        })
+        .flatten()
     }
 
     /// The pages that are dirty together with this one, which is in that frame: those of its folio, up to the size.
@@ -283,18 +293,16 @@ impl<M: Machine> StoreToFile<'_, M> {
             links.with_slot(&object, page, |slot| {
                 let ObjectPage::Frame(frame) = slot.page() else { return };
                 let pages = links.pages_to_store(object.id, page, frame);
-                next = if covers(&asked, &pages) {
-                    links.frames.desc(frame.head()).note_written();
+                let desc = links.frames.desc(frame.head());
+                next = if covers(&asked, &pages) || desc.state().is_dirty() {
+                    desc.note_written();
                     Asked::Dirty
                 } else {
                     Asked::Need(pages)
                 };
             });
             match next {
-                Asked::Need(pages) => {
-                    links.ask_for_room(object.id, pages.clone())?;
-                    asked = pages;
-                }
+                Asked::Need(pages) => asked = links.ask_for_room(object.id, page, pages)?,
                 Asked::Dirty => return Ok(()),
                 Asked::Gone => {
                     // Perhaps it is about to leave, and the entry is there still: the next turn of the fault may find the same.

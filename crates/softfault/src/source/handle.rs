@@ -99,7 +99,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
         let index = bytes.start / PAGE_SIZE;
         if let Some(pages) = self.vm.pages_of_clean(self.id, index) {
-            self.vm.ask_for_room(self.id, pages)?;
+            self.vm.ask_for_room(self.id, index, pages)?;
         }
         while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
             self.vm.object_bring(self.id, index)?;
@@ -220,8 +220,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// # Errors
     ///
     /// [`ObjectWriteError`]: nothing is written, save where pages were
-    /// [discarded](Self::discard), their memory failed, or a folio was read again in another size, at the same time. Pages
-    /// of zeroes may have been added.
+    /// [discarded](Self::discard) or written back, their memory failed, or a folio was read again in another size, at the same
+    /// time. Pages of zeroes may have been added.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), ObjectWriteError> {
         self.vm.call();
         self.may_be_written()?;
@@ -243,7 +243,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// As [`with_frame`](Self::with_frame), once the machine has room for the page's folio. `asked` are the adjacent pages for
-    /// which it was asked.
+    /// which it was asked. A dirty folio has its room; it may be clean when the caller comes again.
     fn with_room(
         &self,
         index: u64,
@@ -257,10 +257,11 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             let mut more = None;
             self.with_frame(index, &mut |frame| {
                 let pages = self.vm.pages_to_store(self.id, index, frame);
-                if covers(asked, &pages) { with(frame) } else { more = Some(pages) }
+                let has_room = covers(asked, &pages) || self.vm.frames.desc(frame.head()).state().is_dirty();
+                if has_room { with(frame) } else { more = Some(pages) }
             })?;
             let Some(pages) = more else { return Ok(()) };
-            self.vm.ask_for_room(self.id, pages.clone())?;
+            let pages = self.vm.ask_for_room(self.id, index, pages)?;
             let is_apart = pages.start > asked.end || pages.end < asked.start;
             *asked = if is_apart { pages } else { asked.start.min(pages.start)..asked.end.max(pages.end) };
         }

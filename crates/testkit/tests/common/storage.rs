@@ -35,6 +35,8 @@ pub struct Storage {
     failing: AtomicU64,
     /// Pages from this one on have no room.
     full_from: AtomicU64,
+    /// Called once after the storage has been asked for room, and before it answers.
+    pub before_room: Mutex<Option<Box<dyn Fn() + Send>>>,
     kept: Mutex<VecDeque<Kept>>,
     /// How holes are answered.
     pub hole: Mutex<Result<(), HoleRefused>>,
@@ -90,6 +92,10 @@ impl HostFile for Storage {
     }
 
     fn may_store(&self, pages: Range<u64>) -> Result<(), StoreRefused> {
+        let happens = self.before_room.lock().unwrap().take();
+        if let Some(happens) = happens {
+            happens();
+        }
         if pages.end <= self.full_from.load(SeqCst) { Ok(()) } else { Err(StoreRefused) }
     }
 
@@ -184,6 +190,7 @@ pub fn storage_of(vm: &Vm<Hosted>, size_bytes: u64, orders: FolioOrders) -> (Arc
         writes: AtomicU8::new(Writes::End as u8),
         failing: AtomicU64::new(u64::MAX),
         full_from: AtomicU64::new(u64::MAX),
+        before_room: Mutex::default(),
         kept: Mutex::default(),
         hole: Mutex::new(Ok(())),
         before_hole: Mutex::default(),
