@@ -19,6 +19,7 @@
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
+use super::object::MAX_OBJECT_BYTES;
 use super::slot::{LostFill, PageFrame, PageSlot};
 use super::transit::NotRead;
 use crate::account::Event;
@@ -71,8 +72,14 @@ pub(crate) enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadMark {
     first_page: u64,
-    nr_failed: u64,
+    record: u64,
 }
+
+/// In the record of failed reads the first page of the last one's folio is below these bits, and the number of failures in them,
+/// which wraps around. One word, so that nobody takes the number of one failure for that of another page's.
+const NR_FAILED_SHIFT: u32 = 52;
+const LAST_FAILED: u64 = (1 << NR_FAILED_SHIFT) - 1;
+const _: () = assert!(MAX_OBJECT_BYTES / PAGE_SIZE < LAST_FAILED);
 
 impl<M: Machine> Links<M> {
     /// Puts a folio of zeroes, owned by the caller alone, around a page that is missing, to be read. In the section of the
@@ -129,16 +136,22 @@ impl<M: Machine> Links<M> {
 
     fn note_failed(&self, id: ObjectId, first_page: u64) {
         let data = self.object(id);
-        data.last_failed.store(first_page, Ordering::Relaxed);
-        data.nr_failed.fetch_add(1, Ordering::AcqRel);
+        let mut seen = data.failed_reads.load(Ordering::Relaxed);
+        let next = |seen: u64| (seen & !LAST_FAILED).wrapping_add(LAST_FAILED + 1) | first_page;
+        while let Err(now) =
+            data.failed_reads.compare_exchange(seen, next(seen), Ordering::AcqRel, Ordering::Relaxed)
+        {
+            seen = now;
+        }
     }
 
-    /// Ends a read, no matter which CPU began it.
-    fn end_file_read(&self, object: &KeptObject<'_, M>, fill: &FileFill, io: Io) {
+    /// Ends a read, no matter which CPU began it. If it has failed, and the pages are still the object's, `note` is called before
+    /// anybody finds them missing.
+    fn end_file_read(&self, object: &KeptObject<'_, M>, fill: &FileFill, io: Io, note: impl FnOnce()) {
         let FileFill { first_page, first_frame, order, .. } = *fill;
         let head = PageFrame { pfn: first_frame, order };
         let unlocked = self.frames.desc(first_frame).end_filling(io);
-        let is_there = self.with_slot(object, first_page, |slot| slot.end_fill(head, io)) == Some(true);
+        let is_there = self.with_slot(object, first_page, |slot| slot.end_fill(head, io, note)) == Some(true);
         self.folio_waits.wake(first_frame, unlocked, &self.machine);
         if !is_there {
             while self.with_slot(object, first_page, |slot| slot.is_being_dropped(head)) == Some(true) {
@@ -173,14 +186,17 @@ impl<M: Machine> Links<M> {
             (FillWay::Read, Ok(())) => self.count(Event::FileRead, fill.nr_frames()),
             (FillWay::Read, Err(FillError)) => {
                 self.count(Event::FileReadFailed, 1);
-                // Before a waiter finds the page missing.
-                self.note_failed(object.id, fill.first_page);
             }
             (FillWay::Install, Ok(())) => self.count(Event::ExplicitInstalled, fill.nr_frames()),
             (FillWay::Evict { .. }, Err(FillError)) => self.count(Event::ExplicitEvicted, fill.nr_frames()),
             (FillWay::Install, Err(FillError)) | (FillWay::Evict { .. }, Ok(())) => {}
         }
-        self.end_file_read(&object, &fill, Io::of(result));
+        // A failure of what was taken out meanwhile is nobody's: the next read of the page may be well.
+        self.end_file_read(&object, &fill, Io::of(result), || {
+            if fill.way == FillWay::Read {
+                self.note_failed(object.id, fill.first_page);
+            }
+        });
         Ok(())
     }
 }
@@ -207,19 +223,21 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
     }
 
     fn mark(&self) -> ReadMark {
-        let nr_failed = self.object.links().object(self.object.id).nr_failed.load(Ordering::Acquire);
-        ReadMark { first_page: self.fill.first_page, nr_failed }
+        ReadMark { first_page: self.fill.first_page, record: self.record() }
+    }
+
+    fn record(&self) -> u64 {
+        self.object.links().object(self.object.id).failed_reads.load(Ordering::Acquire)
     }
 
     fn has_failed_since(&self, mark: ReadMark) -> bool {
-        let data = self.object.links().object(self.object.id);
-        let last = data.last_failed.load(Ordering::Relaxed);
-        data.nr_failed.load(Ordering::Acquire) != mark.nr_failed && last == mark.first_page
+        let record = self.record();
+        record != mark.record && record & LAST_FAILED == mark.first_page
     }
 
     /// Makes the pages missing again: the error is reported, and nothing was read.
     fn give_up(self) {
-        self.object.links().end_file_read(&self.object, &self.fill, Io::Failed);
+        self.object.links().end_file_read(&self.object, &self.fill, Io::Failed, || ());
     }
 
     /// Returns the fill for the embedder, who gives it back later. `None` if the pages lie behind a size that has become
@@ -227,7 +245,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
     pub(super) fn into_fill(self) -> Option<FileFill> {
         let FileRead { object, fill, .. } = self;
         if fill.len_bytes == 0 {
-            object.links().end_file_read(&object, &fill, Io::Failed);
+            object.links().end_file_read(&object, &fill, Io::Failed, || ());
             return None;
         }
         object.links().keep_for_io(object);
@@ -242,7 +260,7 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         let links = object.links();
         let pages = fill.first_page + fill.nr_frames()..ahead_end;
         if fill.len_bytes == 0 {
-            links.end_file_read(&object, &fill, Io::Done);
+            links.end_file_read(&object, &fill, Io::Done, || ());
             return Ok(None);
         }
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });

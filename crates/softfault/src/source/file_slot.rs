@@ -8,7 +8,8 @@
 //! | --- | --- | --- |
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
 //! | in transit | the same, in the same section: the lowest last | FILLING |
-//! | a frame, or nothing | the CPU that has read the folio, in a section: the lowest first | in transit |
+//! | a frame | the CPU that has read the folio, in a section: the lowest first | in transit |
+//! | FILLING of the lowest, then nothing | the same, if that has failed: between the two it notes the failure | in transit |
 //! | in transit | the embedder who takes a folio out of an explicit object and has marked it: the lowest last | MOVING, the first without LEAVING |
 //! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
 //! | nothing | the CPU that has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
@@ -19,6 +20,7 @@
 //!
 //! Locks on entry: see the table.
 
+use super::node::FILLING;
 use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
 use super::swapped::{Dropped, Swapped, TRANSIT};
 use crate::frame::Io;
@@ -45,12 +47,18 @@ impl PageSlot<'_> {
         Ok(())
     }
 
-    /// Ends a read: the folio is there, or missing. `false` if it was taken out of the object meanwhile.
-    pub(super) fn end_fill(self, head: PageFrame, io: Io) -> bool {
+    /// Ends a read: the folio is there, or missing; then `note` is called before anybody finds it so. `false` if it was taken out
+    /// of the object meanwhile.
+    pub(super) fn end_fill(self, head: PageFrame, io: Io, note: impl FnOnce()) -> bool {
         let to = |i| if io == Io::Done { head.next(i).to_word() } else { 0 };
         let Some((first, others)) = self.group(head.order).split_first() else { return false };
-        if !change(first, in_transit(head, 0), to(0)) {
+        let decided = if io == Io::Done { to(0) } else { FILLING };
+        if !change(first, in_transit(head, 0), decided) {
             return false;
+        }
+        if io == Io::Failed {
+            note();
+            first.store(0, Ordering::Release);
         }
         others.iter().enumerate().for_each(|(i, word)| word.store(to(i + 1), Ordering::Release));
         true

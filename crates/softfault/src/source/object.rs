@@ -52,9 +52,8 @@ pub(crate) struct ObjectData {
     /// Where missing pages come from: 0, [`IS_FILE`] or [`IS_EXPLICIT`]; and from which file. Set at the very beginning.
     is_file: Word,
     pub(super) file: Word,
-    /// Reads of the file that have failed, and the first page of the last one's folio.
-    pub(super) nr_failed: Word,
-    pub(super) last_failed: Word,
+    /// Which read of the file failed last, and a count of those that did (`file.rs`).
+    pub(super) failed_reads: Word,
     /// 1 if the last read of the file that ended was answered later. Written where that changes.
     pub(super) answers_later: Word,
     /// Pages of VMAs that map it, and the handle.
@@ -80,7 +79,7 @@ pub(crate) struct ObjectData {
     pub(super) reserving: Word,
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
-    pad: [Word; 5],
+    pad: [Word; 6],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }
