@@ -7,12 +7,9 @@ use common::files::{self, Reads};
 use common::objects::byte;
 use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, read_ahead, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, AddressSpace, Advice, FaultDone, FaultError, FaultLocking, FillError};
+use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
 use softfault_modelled::{FileId, MapFlags, MlockFlags, ObjectPart, Order, SharedObject, Term};
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Object = SharedObject<'static, Modelled>;
 type Space = AddressSpace<'static, Modelled>;
@@ -285,61 +282,6 @@ fn a_late_failure_against_another_fault() {
             w.check(&[]);
         });
     }
-}
-
-/// Ends the oldest read that is under way as `first` says, and those of the fault on page 1 well; after the first of these the page
-/// is taken out, before the fault finds it. No read of it fails that began with the fault, so the fault is not refused.
-fn is_not_refused(w: World, object: &'static Object, first: impl Fn() + Send + 'static) {
-    static IS_DONE: AtomicU64 = AtomicU64::new(0);
-    IS_DONE.store(0, SeqCst);
-    let read = move || {
-        let done = fault(w.space, 1);
-        IS_DONE.store(1, SeqCst);
-        assert!(done.is_ok(), "{done:?}");
-    };
-    let others = move || {
-        while files::frames_kept().len() < 2 {
-            loom::thread::yield_now();
-        }
-        first();
-        assert!(files::end_kept(w.vm, Ok(())));
-        object.discard(1..2);
-        while IS_DONE.load(SeqCst) == 0 {
-            files::end_kept(w.vm, Ok(()));
-            loom::thread::yield_now();
-        }
-    };
-    run(vec![Box::new(read), Box::new(others)]);
-    w.check(&[]);
-}
-
-/// A page that could not be read long ago is read well, while another page fails.
-#[test]
-fn a_failure_of_another_page_is_not_told() {
-    let_parks_block();
-    explore(1, || {
-        let (w, object) = world_of(3);
-        files::set_reads(Reads::Fail);
-        assert_eq!(fault(w.space, 1), Err(FaultError::NotRead));
-        files::set_reads(Reads::StayFrom(0));
-        w.space.madvise((AT + 2) * PAGE, PAGE, Advice::WillNeed).unwrap();
-        be(0);
-        is_not_refused(w, object, move || assert!(files::end_kept(w.vm, Err(FillError))));
-    });
-}
-
-/// A read of a page fails after the page was taken out, while it is read again.
-#[test]
-fn a_failure_of_what_was_taken_out_is_not_told() {
-    let_parks_block();
-    explore(1, || {
-        let (w, object) = world_of(2);
-        files::set_reads(Reads::StayFrom(1));
-        w.space.madvise((AT + 1) * PAGE, PAGE, Advice::WillNeed).unwrap();
-        object.discard(1..2);
-        be(0);
-        is_not_refused(w, object, move || assert!(files::end_kept(w.vm, Err(FillError))));
-    });
 }
 
 /// The folio of a page is dropped while another CPU does something.

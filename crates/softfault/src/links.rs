@@ -22,8 +22,9 @@ pub struct Links<M: Machine> {
     pub(crate) number: u64,
 }
 
-/// Number of pages whose reads are under way at the machine, which cannot be dropped. A read may end before it is added: for a
-/// moment the sum is below zero. A line of its own: every read writes it, and every fault reads its neighbours.
+/// Number of pages whose reads are under way at the machine, which cannot be dropped: of those that their own call has not ended.
+/// The call adds them, and whoever ends the read takes them off, perhaps before: for a moment the sum is below zero. A line of
+/// its own: every such read writes it, and every fault reads its neighbours.
 #[repr(C, align(64))]
 pub(crate) struct UnderWay(pub(crate) Word);
 

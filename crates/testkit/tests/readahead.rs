@@ -4,14 +4,15 @@
 mod common;
 
 use common::files::{Reads, TestFile, content as byte_of, file};
-use common::objects::{Object, bytes, map, orders};
+use common::objects::{Object, bytes, content, map, orders, read, read_on};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, CpuId, Event, MadviseError, Tunables, Vm};
+use softfault::{Access, Advice, CpuId, Event, FillError, MadviseError, Tunables, Vm};
 use softfault_testkit::formats::Tested;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread;
 
 /// At the beginning of a leaf table.
 const AT: u64 = 0x20_0000_0000;
@@ -197,4 +198,60 @@ fn a_cold_gib_is_read_in_one_fault_for_each_mib() {
     let (minor, major) = (w.rss().minor_faults, w.rss().major_faults);
     println!("1 GiB: {} faults, {major} of them major", minor + major);
     assert!(minor + major <= 1042, "{minor} + {major}");
+}
+
+/// However a read ends: at once, later, as the answer to another read, well or not, after its pages or its object have gone. The
+/// check compares the count with what is in transit. Else read-ahead ends for ever, or takes all of memory.
+#[test]
+fn pages_under_way_are_counted() {
+    in_setup(Setup::PLAIN, 2, 16 << 20, |w| {
+        let (file, object) = file(w, 64 * PAGE, orders(0, 4));
+        map(w.space, BASE, 64, &object, 0);
+        let advise = |object: &Object<'_>, nr_pages| {
+            file.set(Reads::Stay);
+            map(w.space, BASE, 64, object, 0);
+            w.space.madvise(BASE, nr_pages * PAGE, Advice::WillNeed).unwrap();
+            check(w.vm, &[w.space]);
+            assert_eq!(file.nr_kept(), 1);
+        };
+        let nr_ended = || w.vm.event(Event::FileRead) + w.vm.event(Event::FileReadFailed);
+        for result in [Ok(()), Err(FillError)] {
+            for is_taken_out in [false, true] {
+                advise(&object, 16);
+                if is_taken_out {
+                    object.discard(0..16);
+                }
+                file.end_one(w.vm, result);
+                check(w.vm, &[w.space]);
+                object.discard(0..64);
+            }
+            file.set(if result.is_ok() { Reads::End } else { Reads::Fail });
+            assert_eq!(read(w.space, 40).is_ok(), result.is_ok());
+            check(w.vm, &[w.space]);
+            object.discard(0..64);
+            let id = w.vm.machine().add_file(file.clone());
+            let another = w.vm.new_file_object(64 * PAGE, orders(0, 4), id).unwrap();
+            advise(&another, 16);
+            map(w.space, BASE, 64, &object, 0);
+            drop(another);
+            file.end_one(w.vm, result);
+            check(w.vm, &[w.space]);
+            // The second is of the same page, after the first was taken out: it waits for its own answer.
+            for (nr_pages, page) in [(16, 40), (1, 0)] {
+                advise(&object, nr_pages);
+                object.discard(page..page + 1);
+                let before = nr_ended();
+                file.set(if result.is_ok() { Reads::EndAnother } else { Reads::FailAnother });
+                thread::scope(|scope| {
+                    let fault = scope.spawn(|| read_on(w.vm, w.space, 1, page));
+                    wait_until(|| nr_ended() > before);
+                    file.end_one(w.vm, Ok(()));
+                    assert!(fault.join().unwrap().is_ok());
+                });
+                assert_eq!(content::<1>(&object, page * PAGE), [byte_of(page, 0)]);
+                check(w.vm, &[w.space]);
+                object.discard(0..64);
+            }
+        }
+    });
 }

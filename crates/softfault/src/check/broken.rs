@@ -43,6 +43,8 @@ pub enum Broken {
     /// A folio of an object is locked, waited for or written, or does not have its content, though nobody
     /// is at work. I52.
     LeftLocked(Pfn),
+    /// The pages that the machine reads from files are not those that are counted as under way. I52.
+    WrongUnderWay,
     /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
     /// or the object's own frame. I44.
     WrongMembers(Pfn),

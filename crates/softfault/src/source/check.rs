@@ -54,6 +54,7 @@ impl<M: Machine> Vm<M> {
             });
         }
         let frames = self.frames.numbers();
+        let mut nr_being_read = 0;
         for pfn in frames.clone().filter(|pfn| matches!(self.object_part(*pfn), Some(Role::Header))) {
             let data = self.object(ObjectId(u64::from(pfn.0)));
             let there = u64::from(counts[pfn.0 as usize]).wrapping_add(data.handles.get());
@@ -61,7 +62,9 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::WrongCount(pfn));
             }
             // No walk is in progress (I30); reads and writes of files may be.
-            if data.keeps.get() != 1 + self.nr_fills_under_way(ObjectId(u64::from(pfn.0))) {
+            let (nr_fills, nr_pages_read) = self.fills_under_way(ObjectId(u64::from(pfn.0)));
+            nr_being_read += nr_pages_read;
+            if data.keeps.get() != 1 + nr_fills {
                 return Err(Broken::WrongCount(pfn));
             }
             let nr_pages = (data.nr_writable.get(), data.nr_private.get());
@@ -73,6 +76,9 @@ impl<M: Machine> Vm<M> {
             if let Some(node) = top.node() {
                 self.count_nodes(node, top.height(), counts);
             }
+        }
+        if self.under_way.0.get() != nr_being_read {
+            return Err(Broken::WrongUnderWay);
         }
         for pfn in frames {
             let state = self.frames.desc(pfn).state();
@@ -109,18 +115,22 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    /// Folios that are read from the object's file, or written to it. Those that were taken out meanwhile are not found any
-    /// more: their reads and writes have to end before a check.
-    fn nr_fills_under_way(&self, id: ObjectId) -> u64 {
-        let mut nr = 0;
+    /// Folios that are read from the object's file, or written to it; and the number of pages that the machine reads. Those that
+    /// were taken out meanwhile are not found any more: their reads and writes have to end before a check.
+    fn fills_under_way(&self, id: ObjectId) -> (u64, u64) {
+        let (mut nr, mut nr_pages_read) = (0, 0);
         if self.has_fills(id) {
             let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
-                let at_work = |head: &Pfn| self.frames.desc(*head).index.get() == index;
-                nr += u64::from(self.head_at_work(slot).is_some_and(|head| at_work(&head)));
+                let head = self.head_at_work(slot).map(|head| self.frames.desc(head));
+                if let Some(desc) = head.filter(|desc| desc.index.get() == index) {
+                    let is_read = desc.state().is_being_read() && self.object_file(id).is_some();
+                    nr += 1;
+                    nr_pages_read += if is_read { desc.state().order().nr_pages() } else { 0 };
+                }
                 ControlFlow::Continue(())
             });
         }
-        nr
+        (nr, nr_pages_read)
     }
 
     /// Whether a read of a file is under way into the folio with this head.

@@ -138,9 +138,7 @@ impl<M: Machine> Links<M> {
         let data = self.object(id);
         let mut seen = data.failed_reads.load(Ordering::Relaxed);
         let next = |seen: u64| (seen & !LAST_FAILED).wrapping_add(LAST_FAILED + 1) | first_page;
-        while let Err(now) =
-            data.failed_reads.compare_exchange(seen, next(seen), Ordering::AcqRel, Ordering::Relaxed)
-        {
+        while let Err(now) = data.failed_reads.compare_exchange(seen, next(seen), Ordering::AcqRel, Ordering::Relaxed) {
             seen = now;
         }
     }
@@ -163,7 +161,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Takes the answer to a read.
+    /// Takes the answer to a read: at once in the call that asked for it, and else later, also in a call that asked for another one.
     pub(crate) fn end_fill(
         &self,
         fill: FileFill,
@@ -264,18 +262,22 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
             return Ok(None);
         }
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
-        let (first_page, id, nr) = (fill.first_page, object.id, fill.nr_frames());
+        let (first_frame, nr) = (fill.first_frame, fill.nr_frames());
         links.keep_for_io(object);
         // A CPU that changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
         sync::fence();
         match ask::fill(&links.machine, fill) {
-            Filling::UnderWay => _ = links.under_way.0.fetch_add(nr, Ordering::Relaxed),
-            Filling::Ended(fill, result) => {
-                let is_ours = (fill.first_page, fill.object) == (first_page, id);
-                // The machine may have answered another one, of this `Vm` or not.
-                let _foreign = links.end_fill(fill, result, Answer::AtOnce);
-                if is_ours {
-                    result.map_err(|FillError| NotRead)?;
+            // The frames tell it from another fill of the same page, which was taken out before.
+            Filling::Ended(fill, result) if (fill.vm, fill.first_frame) == (links.number, first_frame) => {
+                let _ours = links.end_fill(fill, result, Answer::AtOnce);
+                result.map_err(|FillError| NotRead)?;
+            }
+            answer => {
+                // The machine keeps it, or has given it back elsewhere by now.
+                links.under_way.0.fetch_add(nr, Ordering::Relaxed);
+                if let Filling::Ended(another, result) = answer {
+                    // Of this `Vm` or not.
+                    let _foreign = links.end_fill(another, result, Answer::Later);
                 }
             }
         }

@@ -219,9 +219,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`ObjectWriteError`]: nothing is written, save where pages were
-    /// [discarded](Self::discard) or written back, their memory failed, or a folio was read again in another size, at the same
-    /// time. Pages of zeroes may have been added.
+    /// [`ObjectWriteError`]: nothing is written, save where pages were [discarded](Self::discard) or written back, their memory
+    /// failed, or a folio was read again in another size, at the same time. Pages of zeroes may have been added.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), ObjectWriteError> {
         self.vm.call();
         self.may_be_written()?;
@@ -242,8 +241,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         Ok(())
     }
 
-    /// As [`with_frame`](Self::with_frame), once the machine has room for the page's folio. `asked` are the adjacent pages for
-    /// which it was asked. A dirty folio has its room; it may be clean when the caller comes again.
+    /// As [`with_frame`](Self::with_frame), once the machine has room for the page's folio: a dirty one has it. `asked` are the
+    /// adjacent pages for which the machine was asked.
     fn with_room(
         &self,
         index: u64,
@@ -260,8 +259,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                 let has_room = covers(asked, &pages) || self.vm.frames.desc(frame.head()).state().is_dirty();
                 if has_room { with(frame) } else { more = Some(pages) }
             })?;
-            let Some(pages) = more else { return Ok(()) };
-            let pages = self.vm.ask_for_room(self.id, index, pages)?;
+            let Some(more) = more else { return Ok(()) };
+            let pages = self.vm.ask_for_room(self.id, index, more)?;
             let is_apart = pages.start > asked.end || pages.end < asked.start;
             *asked = if is_apart { pages } else { asked.start.min(pages.start)..asked.end.max(pages.end) };
         }

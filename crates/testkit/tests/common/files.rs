@@ -18,6 +18,10 @@ pub enum Reads {
     Stay,
     /// The call lasts until reads are answered otherwise.
     Block,
+    /// The read that has been under way longest ends, and this one stays.
+    EndAnother,
+    /// The same, and that one has failed.
+    FailAnother,
 }
 
 /// Byte i of page p is `content` of both, plus the file's version.
@@ -58,6 +62,12 @@ impl HostFile for TestFile {
             at if at == Reads::Stay as u8 => {
                 self.kept.lock().unwrap().push_back(fill.keep());
                 Filling::UnderWay
+            }
+            at if at == Reads::EndAnother as u8 || at == Reads::FailAnother as u8 => {
+                let result = if at == Reads::EndAnother as u8 { Ok(()) } else { Err(FillError) };
+                let mut kept = self.kept.lock().unwrap();
+                kept.push_back(fill.keep());
+                Filling::Ended(kept.pop_front().unwrap(), result)
             }
             at if at == Reads::Fail as u8 || first >= self.failing_from.load(SeqCst) || self.is_failing() => {
                 fill.end(Err(FillError))
