@@ -44,8 +44,8 @@ enum Task {
     Check(check::Options),
     /// Run only the project's own lints
     Lint(lint::Options),
-    /// Run the tests only, several binaries at a time
-    Test,
+    /// Run the tests only, several binaries at a time; or those that arguments of `cargo test` name, again and again
+    Test(suites::Options),
     /// Run the model checks only, with all their schedules, several binaries at a time
     Models,
     /// Run the programs on the reference kernel, in QEMU
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Task::Check(options) => return check::run(&options),
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
-        Task::Test => suites::run(&suites::TESTS, |_| ()),
+        Task::Test(options) => suites::run_with(&options),
         Task::Models => suites::run(&suites::ALL_SCHEDULES, |_| ()),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),

@@ -6,8 +6,10 @@
 //! The files of a folder `tests` that `tests/all/main.rs` names are built as one binary, and run one
 //! process a file, as if each were a binary of its own. Cargo has them as such, too: `--test NAME` builds one alone.
 
+mod beside;
 mod targets;
 
+pub use beside::{Options, run_with};
 pub use targets::targets;
 
 use crate::shell;
