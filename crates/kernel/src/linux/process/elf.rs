@@ -30,7 +30,7 @@ pub enum LoadError {
     Format,
     /// The loader that it names is not there, or is none.
     Loader(Errno),
-    /// A segment lies where no program can have it.
+    /// A segment, or the first instruction, lies where no program can have it.
     Address,
     /// No memory for it.
     Memory,
@@ -54,7 +54,9 @@ impl fmt::Display for LoadError {
         f.write_str(match self {
             LoadError::Format => "is not a 64-bit x86-64 ELF program",
             LoadError::Loader(_) => "is linked dynamically, and its loader is not in the archive",
-            LoadError::Address => "has a segment outside the program's half of the address space",
+            LoadError::Address => {
+                "has a segment or its first instruction outside the program's half of the address space"
+            }
             LoadError::Memory => "does not fit into the machine's memory",
             LoadError::Read(_) => "cannot be read",
         })
@@ -184,8 +186,8 @@ pub fn load(space: &Space, program: &fs::Program, place: &fs::Place) -> Result<L
     })
 }
 
-/// Loads the loader where the address space has room; its first instruction, and
-/// where it lies.
+/// Loads the loader where the address space has room. Returns its first instruction, and
+/// where it lies. Linux refuses a first instruction outside the program's half, too.
 fn load_loader(space: &Space, place: &fs::Place, path: &[u8]) -> Result<(u64, u64), LoadError> {
     let program = fs::open_program(place, path).map_err(LoadError::Loader)?;
     let head = read_head(&program).map_err(|_| LoadError::Loader(Errno::ELIBBAD))?;
@@ -196,8 +198,12 @@ fn load_loader(space: &Space, place: &fs::Place, path: &[u8]) -> Result<(u64, u6
     let room = MapFlags::PRIVATE | MapFlags::ANONYMOUS;
     let at = space.mmap(0, end - start, Prot::NONE, room).map_err(|_| LoadError::Memory)?;
     let base = at.wrapping_sub(start);
+    let first = base.wrapping_add(head.header.e_entry);
+    if first >= USER_END {
+        return Err(LoadError::Address);
+    }
     head.map(space, &program, base)?;
-    Ok((base.wrapping_add(head.header.e_entry), base))
+    Ok((first, base))
 }
 
 fn protection(flags: u32) -> Prot {

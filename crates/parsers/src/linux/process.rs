@@ -1,0 +1,4 @@
+//! Programs.
+
+#[path = "../../../kernel/src/linux/process/elf.rs"]
+pub mod elf;
