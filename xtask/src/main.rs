@@ -7,6 +7,7 @@
 //! | `readme.rs` | `readme`: runs the commands in README and `docs/commands.md` |
 //! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
 //! | `compare_builds.rs` | `compare-builds`: times this tree against another commit |
+//! | `fuzz.rs` | `fuzz`: searches, corpora, their rate and coverage |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | the Debian packages that the tests need |
@@ -17,6 +18,7 @@
 mod check;
 mod clients;
 mod compare_builds;
+mod fuzz;
 mod lint;
 mod measure;
 mod mutants;
@@ -58,6 +60,8 @@ enum Task {
     Package,
     /// Run the experiments and write docs/measurements.md from their output
     Measure(measure::Options),
+    /// Run the fuzz targets: look for findings, replay, count and measure their corpora
+    Fuzz(fuzz::Options),
     /// Time this tree's build against that of another commit, in alternating runs
     CompareBuilds(compare_builds::Options),
     /// Run every command in the `console` blocks of the README and docs/commands.md
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::CompareBuilds(options) => compare_builds::run(&options),
         Task::Package => publish::check(),
         Task::Readme => readme::run(),

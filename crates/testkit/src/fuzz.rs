@@ -5,6 +5,7 @@
 //! each step; at the end the core's checker runs, and all frames must be free again.
 
 mod coding;
+pub mod memory;
 
 use crate::formats::Tested;
 use crate::generate::Sequence;
@@ -18,6 +19,12 @@ use crate::shortest::shortest;
 use softfault::table::format::X86_64;
 use softfault::{CpuId, FaultLocking, Tunables, Vm};
 use softfault_host::{Hosted, Mode};
+
+/// Runs bytes; an error, or a panic, is a finding.
+pub type Target = fn(&[u8]) -> Result<(), String>;
+
+/// The fuzz targets, which are the programs and the folders of corpora in `fuzz`.
+pub const TARGETS: [(&str, Target); 3] = [("calls", run), ("memory", memory::run), ("parsers", softfault_parsers::run)];
 
 /// Steps of a sequence; what follows is not read.
 pub const MAX_STEPS: usize = 256;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`formats`] | page-table formats that tests run on |
 //! | [`linux`] | runs sequences in a child process on the host's Linux |
-//! | [`fuzz`] | sequences from a fuzzer's bytes |
+//! | [`fuzz`] | fuzz targets: sequences, and calls on all kinds of memory, from a fuzzer's bytes |
 //! | [`hosted`] | runs sequences on the hosted machine |
 //! | [`lockstep`] | runs a sequence on several CPUs in turn |
 //! | [`parallel`] | runs a sequence on each of several CPUs at once |

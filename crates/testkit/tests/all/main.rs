@@ -68,6 +68,8 @@ mod folio_moves;
 mod folio_refusals;
 #[path = "../folio_split.rs"]
 mod folio_split;
+#[path = "../fuzz_targets.rs"]
+mod fuzz_targets;
 #[path = "../gib_folios/main.rs"]
 mod gib_folios;
 #[path = "../grow.rs"]
