@@ -50,27 +50,31 @@ pub fn view<M: Machine, T: Words>(machine: &M, pfn: Pfn, offset: usize) -> &T {
 
 /// Where the machine's frames lie, for code without a reference to the machine (I1).
 pub struct LinearMap {
-    /// The address at which frame 0 would lie, wrapping around.
-    origin: usize,
+    /// Where frame 0 would lie, wrapping around: the pointer to a frame that exists, moved.
+    origin: *const u8,
 }
+
+// SAFETY: I1, I5: a pointer that stays the same, to memory that is shared as Words.
+unsafe impl Sync for LinearMap {}
+// SAFETY: I1, I5: as above.
+unsafe impl Send for LinearMap {}
 
 impl LinearMap {
     /// Returns the map of a machine.
     pub fn of<M: Machine>(machine: &M) -> LinearMap {
         let some = machine.frames()[0].first;
-        let addr = machine.frame_ptr(some).expose_provenance();
-        LinearMap { origin: addr.wrapping_sub(some.0 as usize * PAGE_SIZE as usize) }
+        LinearMap { origin: machine.frame_ptr(some).wrapping_sub(some.0 as usize * PAGE_SIZE as usize) }
     }
     /// The frame that an address of the map lies in.
     pub fn frame_at(&self, addr: usize) -> Pfn {
-        Pfn((addr.wrapping_sub(self.origin) / PAGE_SIZE as usize) as u32)
+        Pfn((addr.wrapping_sub(self.origin.addr()) / PAGE_SIZE as usize) as u32)
     }
     /// As [`view`], of a frame whose number the metadata of blocks has (I51).
     pub fn view<T: Words>(&self, pfn: Pfn, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= PAGE_SIZE as usize && offset.is_multiple_of(align_of::<T>()));
-        let addr = self.origin.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize + offset);
+        let at = self.origin.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize + offset);
         // SAFETY: I1, I51 (a frame of the machine) and I5; bounds and alignment were checked above.
-        unsafe { &*core::ptr::with_exposed_provenance::<T>(addr) }
+        unsafe { &*at.cast::<T>() }
     }
 }
 
@@ -129,7 +133,9 @@ impl<T: Words> FrameArray<T> {
     /// If there are not so many.
     pub fn part(&self, from: usize, len: usize) -> FrameArray<T> {
         assert!(from + len <= self.len && len > 0);
-        FrameArray { base: NonNull::from(self.at(from)), len, words: PhantomData }
+        // Not the address of a reference: that may be used for one element alone.
+        // SAFETY: I1: the array goes on at least to `from`.
+        FrameArray { base: unsafe { self.base.add(from) }, len, words: PhantomData }
     }
     /// All elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {

@@ -21,7 +21,8 @@ pub struct Pieces<T, const SHIFT: u32> {
 }
 
 /// In the word of a piece: the rest is the address at which element 0 would lie if the piece went
-/// on so far down, wrapping around.
+/// on so far down, wrapping around. The pointer to an element is that to the words, moved there: one
+/// pointer leads to all memory of a machine (I1).
 const HERE: u64 = 1;
 /// In its place: the same, but some elements lie elsewhere. A search for one bit only finds no
 /// element, and asks; so a piece that is not apart costs no look at this one.
@@ -34,17 +35,13 @@ const NEXT_MASK: u64 = (1 << 28) - 1;
 const LATER: u64 = 4;
 const RANK_SHIFT: u32 = 32;
 
-/// The address at which an element lies that is in the same piece as one that was found.
+/// Where an element lies that is in the same piece as one that was found.
 pub struct Near<T> {
-    origin: usize,
-    of: PhantomData<T>,
+    /// Where element 0 would lie.
+    origin: *const T,
 }
 
 impl<T> Near<T> {
-    #[inline(always)]
-    fn addr(&self, i: usize) -> usize {
-        self.origin.wrapping_add(i.wrapping_mul(size_of::<T>()))
-    }
     /// Element `i`.
     ///
     /// # Safety
@@ -53,16 +50,16 @@ impl<T> Near<T> {
     #[inline(always)]
     unsafe fn element<'a>(&self, i: usize) -> &'a T {
         // SAFETY: I1, I5: the caller's promise.
-        unsafe { &*core::ptr::with_exposed_provenance::<T>(self.addr(i)) }
+        unsafe { &*self.origin.wrapping_add(i) }
     }
     /// Where element `i` would lie.
     pub fn place_of(&self, i: usize) -> usize {
-        self.addr(i)
+        self.origin.wrapping_add(i).addr()
     }
     /// Asks for the line of element `i` as `prefetch` does; there need be no such element.
     #[inline(always)]
     pub fn prefetch(&self, i: usize) {
-        prefetch_addr(self.addr(i));
+        prefetch_addr(self.place_of(i));
     }
 }
 
@@ -89,6 +86,11 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     pub fn len_of(&self, p: usize) -> usize {
         (self.len - (p << SHIFT)).min(1 << SHIFT)
     }
+    /// The neighbours in the piece of which the word has this address.
+    #[inline(always)]
+    fn near(&self, origin: u64) -> Near<T> {
+        Near { origin: self.places.base.as_ptr().cast_const().cast::<T>().with_addr(origin as usize) }
+    }
     /// Element `i`, if its piece is there and not apart. The word of a piece is read by all and
     /// written when memory comes or goes: a line in each cache.
     #[inline(always)]
@@ -106,7 +108,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
         if place & HERE == 0 {
             return None;
         }
-        let near = Near { origin: place.wrapping_sub(HERE) as usize, of: PhantomData };
+        let near = self.near(place.wrapping_sub(HERE));
         // SAFETY: I1, I5, I50: `put` was given an array of `len_of` elements, and i is one of
         // them.
         let found = unsafe { near.element(i) };
@@ -116,7 +118,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     pub fn find_near(&self, i: usize) -> Option<Near<T>> {
         let place = sync::read_mostly(self.places.get(i >> SHIFT).filter(|_| i < self.len)?);
         let is_there = place & (HERE | APART) != 0;
-        is_there.then_some(Near { origin: (place & !(HERE | APART)) as usize, of: PhantomData })
+        is_there.then_some(self.near(place & !(HERE | APART)))
     }
     /// Element `i` where the piece has its elements, apart or not: the caller knows that this one is
     /// there, or reads a number that is out of date.
@@ -145,16 +147,16 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// Elements `i..i + nr`, if they are of one piece, which is there and not apart.
     #[inline(always)]
     pub fn run(&self, i: usize, nr: usize) -> Option<&[T]> {
-        let first = self.get(i)?;
+        let (_, near) = self.get_near(i)?;
         let is_in_one = nr <= self.len - i && (i & ((1 << SHIFT) - 1)) + nr <= 1 << SHIFT;
         // SAFETY: I1, I5, I50: as in `get`; the elements of a piece lie beside each other.
-        is_in_one.then(|| unsafe { core::slice::from_raw_parts(first, nr) })
+        is_in_one.then(|| unsafe { core::slice::from_raw_parts(near.origin.wrapping_add(i), nr) })
     }
     /// Piece `p`, if it is there.
     #[cfg(any(test, feature = "hooks"))]
     pub fn piece(&self, p: usize) -> Option<FrameArray<T>> {
-        let first = core::ptr::from_ref(self.get_in_place(p << SHIFT)?).cast_mut();
-        Some(FrameArray { base: NonNull::new(first)?, len: self.len_of(p), words: PhantomData })
+        let first = self.find_near(p << SHIFT)?.origin.wrapping_add(p << SHIFT);
+        Some(FrameArray { base: NonNull::new(first.cast_mut())?, len: self.len_of(p), words: PhantomData })
     }
     /// Makes this array piece `p`. All that was written to it before is seen by a CPU that
     /// finds it.
@@ -164,7 +166,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// If the array has too few elements.
     pub fn put(&self, p: usize, array: &FrameArray<T>) {
         assert!(array.len >= self.len_of(p));
-        let origin = array.base.as_ptr().expose_provenance().wrapping_sub((p << SHIFT) * size_of::<T>());
+        let origin = array.base.as_ptr().wrapping_sub(p << SHIFT).addr();
         self.places.at(p).store(origin as u64 | HERE, Ordering::Release);
     }
     /// Piece `p` is nowhere from now on; the next that is there is `next`, or none if it is
@@ -220,7 +222,7 @@ pub struct Cursor<'a, T, const SHIFT: u32> {
 impl<'a, T: Words, const SHIFT: u32> Cursor<'a, T, SHIFT> {
     /// Has looked nowhere yet.
     pub fn new(pieces: &'a Pieces<T, SHIFT>) -> Self {
-        Cursor { pieces, first: 0, len: 0, near: Near { origin: 0, of: PhantomData } }
+        Cursor { pieces, first: 0, len: 0, near: Near { origin: core::ptr::null() } }
     }
     /// Element `i`, if its piece is there. The caller has a reason why the piece that it looked
     /// into last is there still.

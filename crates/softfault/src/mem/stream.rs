@@ -58,7 +58,7 @@ pub fn done() {
     sync::stream_done();
 }
 
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(softfault_sync)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(softfault_sync), not(miri)))]
 mod bytes {
     use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_setzero_si128, _mm_sfence, _mm_stream_si128};
 
@@ -96,7 +96,7 @@ mod bytes {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(softfault_sync))))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(softfault_sync), not(miri))))]
 mod bytes {
     /// # Safety
     ///
