@@ -4,17 +4,17 @@
 //! entries with atomic operations. The core gets its frames from [`Arena::frame_ptr`].
 #![allow(unsafe_code)]
 
-use core::ffi::c_void;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use softfault::addr::Pfn;
+use softfault::bytes;
 use softfault::sync::Word;
 use softfault::{FileFill, FrameRange};
 
+mod mapping;
+
 const FRAME_BYTES: usize = 4096;
-const ALIGN_BYTES: usize = 2 << 20;
 
 /// The memory of one machine.
 pub(crate) struct Arena {
@@ -37,23 +37,7 @@ impl Arena {
     pub(crate) fn new(bytes: u64, spare_bytes: u64, huge: bool) -> Result<Arena, Errno> {
         let all = bytes.checked_add(spare_bytes).ok_or(Errno::NOMEM)?;
         let len = usize::try_from(all).map_err(|_| Errno::NOMEM)?;
-        let padded = len.checked_add(ALIGN_BYTES).ok_or(Errno::NOMEM)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: E1: a new mapping at an address of the host's choice.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::READ | ProtFlags::WRITE, flags)? };
-        let head = start.addr().next_multiple_of(ALIGN_BYTES) - start.addr();
-        let tail = padded - head - len;
-        // SAFETY: E1: `head` is below the alignment, so all stays in the mapping.
-        let base = unsafe { start.byte_add(head) };
-        // SAFETY: E1: the two ends that alignment leaves over, which nobody knows
-        // of yet; they are whole pages.
-        unsafe {
-            trim(start, head);
-            trim(base.byte_add(len), tail);
-            // Advice that a host without huge pages refuses changes nothing.
-            let _ = madvise(base, len, if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
-        }
-        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        let base = mapping::map(len, huge)?;
         let frames = [FrameRange { first: Pfn(0), nr_frames: bytes / FRAME_BYTES as u64 }];
         Ok(Arena { base, frames, nr_frames: all / FRAME_BYTES as u64 })
     }
@@ -88,18 +72,6 @@ impl Arena {
         unsafe { self.base.as_ptr().write_bytes(0, self.nr_frames() as usize * FRAME_BYTES) }
     }
 
-    /// The pointer to `len` bytes at `offset` of the frame.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such memory, as [`frame_ptr`](Self::frame_ptr).
-    #[inline(always)]
-    fn bytes(&self, pfn: Pfn, offset: usize, len: usize) -> *mut u8 {
-        let inside = offset <= FRAME_BYTES && len <= FRAME_BYTES - offset;
-        assert!(inside, "machine check: {len} bytes at {offset:#x} of {pfn:?} leave the frame");
-        self.frame_ptr(pfn).wrapping_add(offset)
-    }
-
     /// Frame and offset of a word, if it lies in the arena.
     pub(crate) fn place_of(&self, word: &Word) -> Option<(Pfn, usize)> {
         let at = ptr::from_ref(word).addr().checked_sub(self.base.addr().get())?;
@@ -111,9 +83,8 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn word(&self, pfn: Pfn, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
-        // SAFETY: E1, E2: in the mapping and aligned, checked above and in
-        // `bytes`; any bits are valid.
-        unsafe { AtomicU64::from_ptr(self.bytes(pfn, offset, 8).cast()) }
+        check(pfn, offset, 8);
+        &self.words(pfn)[offset / 8]
     }
 
     /// All words of the frame.
@@ -125,37 +96,14 @@ impl Arena {
 
     /// Copies from the frame, as loads of a program: each aligned word at once.
     pub(crate) fn load(&self, pfn: Pfn, offset: usize, into: &mut [u8]) {
-        let from = self.bytes(pfn, offset, into.len());
-        let (head, body) = into.split_at_mut(bytes_to_word(offset).min(into.len()));
-        let words = body.len() / 8;
-        let (body, tail) = body.split_at_mut(words * 8);
-        // SAFETY: E1, E2: the three parts follow one another in the checked
-        // bytes; the words begin at a multiple of 8.
-        unsafe {
-            let mid = from.add(head.len());
-            load_bytes(from, head);
-            for (i, to) in body.chunks_exact_mut(8).enumerate() {
-                to.copy_from_slice(&AtomicU64::from_ptr(mid.add(i * 8).cast()).load(Relaxed).to_ne_bytes());
-            }
-            load_bytes(mid.add(words * 8), tail);
-        }
+        check(pfn, offset, into.len());
+        bytes::load(self.words(pfn), offset, into);
     }
 
     /// Copies into the frame, as stores of a program: each aligned word at once.
     pub(crate) fn store(&self, pfn: Pfn, offset: usize, from: &[u8]) {
-        let to = self.bytes(pfn, offset, from.len());
-        let (head, body) = from.split_at(bytes_to_word(offset).min(from.len()));
-        let words = body.len() / 8;
-        let (body, tail) = body.split_at(words * 8);
-        // SAFETY: E1, E2: as in `load`.
-        unsafe {
-            let mid = to.add(head.len());
-            store_bytes(to, head);
-            for (i, word) in body.as_chunks::<8>().0.iter().enumerate() {
-                AtomicU64::from_ptr(mid.add(i * 8).cast()).store(u64::from_ne_bytes(*word), Relaxed);
-            }
-            store_bytes(mid.add(words * 8), tail);
-        }
+        check(pfn, offset, from.len());
+        bytes::store(self.words(pfn), offset, from);
     }
 }
 
@@ -200,46 +148,20 @@ fn machine_check(pfn: Pfn) -> ! {
     panic!("machine check: {pfn:?} is not in the arena")
 }
 
-fn bytes_to_word(offset: usize) -> usize {
-    offset.next_multiple_of(8) - offset
-}
-
-/// # Safety
+/// # Panics
 ///
-/// E2: `into.len()` bytes at `from` are in the arena.
-unsafe fn load_bytes(from: *mut u8, into: &mut [u8]) {
-    for (i, to) in into.iter_mut().enumerate() {
-        // SAFETY: E2: the caller's promise.
-        *to = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Relaxed);
-    }
-}
-
-/// # Safety
-///
-/// E2: `from.len()` bytes at `to` are in the arena.
-unsafe fn store_bytes(to: *mut u8, from: &[u8]) {
-    for (i, byte) in from.iter().enumerate() {
-        // SAFETY: E2: the caller's promise.
-        unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Relaxed);
-    }
-}
-
-/// # Safety
-///
-/// E1: nobody uses these pages.
-unsafe fn trim(start: *mut c_void, len: usize) {
-    if len > 0 {
-        // SAFETY: E1: the caller's promise. A refusal would leave pages mapped
-        // that nobody uses, which harms nobody.
-        let _ = unsafe { munmap(start, len) };
-    }
+/// If the bytes leave the frame, as hardware would raise a machine check.
+#[inline(always)]
+fn check(pfn: Pfn, offset: usize, len: usize) {
+    let inside = offset <= FRAME_BYTES && len <= FRAME_BYTES - offset;
+    assert!(inside, "machine check: {len} bytes at {offset:#x} of {pfn:?} leave the frame");
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: E1: the whole of the mapping; `&mut self` says that nobody
         // borrows from it.
-        unsafe { trim(self.base.as_ptr().cast(), self.nr_frames() as usize * FRAME_BYTES) }
+        unsafe { mapping::unmap(self.base, self.nr_frames() as usize * FRAME_BYTES) }
     }
 }
 

@@ -4,13 +4,14 @@
 //! costs one load, one exclusive or and one comparison, which also rejects threads of
 //! other machines (E3).
 
+use crate::barrier;
 use crate::counts::{Baseline, Counters};
 use crate::locks::HeldLocks;
 use crate::mailbox::Mailbox;
 use crate::tlb::Tlb;
 use core::cell::Cell;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use softfault::machine::{CpuId, Flush};
 
 mod guard;
@@ -194,9 +195,11 @@ impl CpuState {
         let even = self.own.slot.load(Relaxed);
         // Not only in debug builds: the end of the inner access would hide the outer one from shootdowns (E10).
         assert!(even.is_multiple_of(2), "accesses do not nest");
-        self.own.slot.store(even + 1, Relaxed);
-        // The light half of the barrier (E5, E7).
-        compiler_fence(SeqCst);
+        // Release: a remover that reads this value instead of the even one before it still sees all of the access
+        // that has ended. On x86 the instruction is the same.
+        self.own.slot.store(even + 1, Release);
+        // E5, E7.
+        barrier::light();
         let inside = Inside { cpu: self, even: even + 2 };
         if self.mailbox.has_post() {
             self.serve();

@@ -37,9 +37,9 @@
 //! - **E1** The arena is one private mapping, readable, writable and aligned to 2 MiB. It
 //!   is mapped when a `Hosted` is created and unmapped when it is dropped. Only this crate
 //!   has its address, and passes it on only through `frame_ptr`.
-//! - **E2** This crate accesses program bytes and table entries with atomic operations
-//!   only, never through references to plain bytes, after checking that the frame is in
-//!   the arena.
+//! - **E2** This crate accesses program bytes and table entries with atomic operations of
+//!   aligned 64-bit words only, as the core does (I6), never through references to plain bytes,
+//!   after checking that the frame is in the arena. Bytes of a fill are an exception (E9).
 //! - **E3** A thread is bound to at most one CPU, and a CPU to at most one thread. The
 //!   thread's cell names the machine; machine numbers are never reused. The binding does
 //!   not end in a callback of the core.

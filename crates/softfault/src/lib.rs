@@ -111,6 +111,7 @@ pub mod account;
 pub mod addr;
 mod base;
 mod built;
+pub mod bytes;
 pub mod check;
 pub mod clear;
 mod compact;

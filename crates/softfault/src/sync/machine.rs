@@ -4,7 +4,7 @@ use super::Ordering;
 use core::sync::atomic::{AtomicU64, compiler_fence};
 
 /// The bytes of programs; core's atomics.
-pub use core::sync::atomic::{AtomicU8 as Cell8, AtomicU32 as Cell32, AtomicU64 as Cell64};
+pub use core::sync::atomic::AtomicU64 as Cell64;
 
 /// A shared 64-bit cell; all zeroes is a valid value.
 #[repr(transparent)]
@@ -67,7 +67,14 @@ pub fn fence() {
 #[inline(always)]
 pub fn enter(slot: &Word, odd: u64) {
     slot.0.store(odd, Ordering::Release);
-    compiler_fence(Ordering::SeqCst);
+    light_barrier();
+}
+
+/// The light half: the compiler moves nothing across it. The heavy half interrupts CPUs, which an
+/// interpreter has none of (Miri): there this half is a full fence.
+#[inline(always)]
+fn light_barrier() {
+    if cfg!(miri) { fence() } else { compiler_fence(Ordering::SeqCst) }
 }
 
 /// Marks the owner of `slot` as outside: everything before is done.

@@ -67,7 +67,7 @@ pub fn begin() {
         .map(|addr| {
             // SAFETY: I1: the address was taken from a live Word of the same
             // machine, whose memory outlives the exploration.
-            let raw = unsafe { &*(addr as *const AtomicU64) }.load(Ordering::Relaxed);
+            let raw = unsafe { &*core::ptr::with_exposed_provenance::<AtomicU64>(addr) }.load(Ordering::Relaxed);
             (addr, (Rc::new(loom::sync::atomic::AtomicU64::new(raw)), raw))
         })
         .collect();
@@ -93,7 +93,7 @@ pub fn end() {
         let now = unsafe { cell.unsync_load() };
         if now != in_memory {
             // SAFETY: I1, as in `begin`.
-            unsafe { &*(addr as *const AtomicU64) }.store(now, Ordering::Relaxed);
+            unsafe { &*core::ptr::with_exposed_provenance::<AtomicU64>(addr) }.store(now, Ordering::Relaxed);
         }
     }
     let found = REGISTRY.with(|r| {
@@ -107,7 +107,7 @@ pub fn end() {
 }
 
 /// The bytes of programs; core's atomics.
-pub use core::sync::atomic::{AtomicU8 as Cell8, AtomicU32 as Cell32, AtomicU64 as Cell64};
+pub use core::sync::atomic::AtomicU64 as Cell64;
 
 /// A shared 64-bit cell; all zeroes is a valid value.
 #[repr(transparent)]
@@ -121,7 +121,7 @@ impl Word {
             if !r.running {
                 return None;
             }
-            let addr = core::ptr::from_ref(self).addr();
+            let addr = core::ptr::from_ref(self).expose_provenance();
             let cell = r.live.get(&addr).map(|(cell, _)| cell.clone());
             if cell.is_none() && r.known.insert(addr) {
                 r.found = true;

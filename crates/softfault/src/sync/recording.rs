@@ -48,7 +48,7 @@ fn check_release(order: Ordering) {
 }
 
 /// The bytes of programs; core's atomics.
-pub use core::sync::atomic::{AtomicU8 as Cell8, AtomicU32 as Cell32, AtomicU64 as Cell64};
+pub use core::sync::atomic::AtomicU64 as Cell64;
 
 /// A shared 64-bit cell; all zeroes is a valid value.
 #[repr(transparent)]

@@ -8,70 +8,48 @@
 mod buffer;
 
 use super::Ordering;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::AtomicU64;
 
 pub use buffer::{CopyStep, at_once, begin, copy_by, drain_of, end, point as maybe_switch, quietly, run_as};
 
-macro_rules! cells {
-    ($($(#[$about:meta])* $name:ident: $atomic:ident = $int:ty;)*) => {$(
-        $(#[$about])*
-        #[repr(transparent)]
-        #[derive(Default, Debug)]
-        pub struct $name($atomic);
-
-        #[allow(missing_docs)] // as on core's atomics
-        impl $name {
-            fn addr(&self) -> usize {
-                core::ptr::from_ref(self).addr()
-            }
-            pub fn load(&self, order: Ordering) -> $int {
-                buffer::point();
-                buffer::forwarded(self.addr(), size_of::<$int>()).map_or_else(|| self.0.load(order), |v| v as $int)
-            }
-            pub fn store(&self, value: $int, order: Ordering) {
-                buffer::point();
-                if order == Ordering::SeqCst {
-                    buffer::drain();
-                    return self.0.store(value, order);
-                }
-                if !buffer::append(self.addr(), size_of::<$int>(), value.into()) {
-                    self.0.store(value, order);
-                }
-            }
-            pub fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                ok: Ordering,
-                err: Ordering,
-            ) -> Result<$int, $int> {
-                buffer::point();
-                buffer::drain();
-                self.0.compare_exchange(current, new, ok, err)
-            }
-        }
-    )*};
-}
-
-cells! {
-    /// A shared 64-bit cell; all zeroes is a valid value.
-    Word: AtomicU64 = u64;
-    /// A byte of a program's.
-    Cell8: AtomicU8 = u8;
-    /// An aligned half word of a program's.
-    Cell32: AtomicU32 = u32;
-}
+/// A shared 64-bit cell; all zeroes is a valid value.
+#[repr(transparent)]
+#[derive(Default, Debug)]
+pub struct Word(AtomicU64);
 
 /// An aligned word of a program's.
 pub type Cell64 = Word;
+
+#[allow(missing_docs)] // as on core's AtomicU64
+impl Word {
+    pub const fn new(value: u64) -> Word {
+        Word(AtomicU64::new(value))
+    }
+    pub fn load(&self, order: Ordering) -> u64 {
+        buffer::point();
+        buffer::forwarded(&self.0).unwrap_or_else(|| self.0.load(order))
+    }
+    pub fn store(&self, value: u64, order: Ordering) {
+        buffer::point();
+        if order == Ordering::SeqCst {
+            buffer::drain();
+            return self.0.store(value, order);
+        }
+        if !buffer::append(&self.0, value) {
+            self.0.store(value, order);
+        }
+    }
+    pub fn compare_exchange(&self, current: u64, new: u64, ok: Ordering, err: Ordering) -> Result<u64, u64> {
+        buffer::point();
+        buffer::drain();
+        self.0.compare_exchange(current, new, ok, err)
+    }
+}
 
 macro_rules! changes {
     ($($name:ident)*) => {
         #[allow(missing_docs)] // as on core's AtomicU64
         impl Word {
-            pub const fn new(value: u64) -> Word {
-                Word(AtomicU64::new(value))
-            }
             $(pub fn $name(&self, operand: u64, order: Ordering) -> u64 {
                 buffer::point();
                 buffer::drain();
@@ -113,7 +91,7 @@ pub fn seems_zero(word: &Word) -> bool {
 /// See the core facade. No point where another thread may go on: the word hardly ever changes,
 /// and a fault has many of these.
 pub fn read_mostly(place: &Word) -> u64 {
-    buffer::forwarded(place.addr(), size_of::<u64>()).unwrap_or_else(|| place.0.load(Ordering::Acquire))
+    buffer::forwarded(&place.0).unwrap_or_else(|| place.0.load(Ordering::Acquire))
 }
 
 /// See the core facade.

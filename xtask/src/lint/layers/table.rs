@@ -66,6 +66,7 @@ const LAYERS: &[Layer] = &[
             "pace",
             "cpu",
             "base",
+            "bytes",
             "account",
             "program",
             "clear",

@@ -20,7 +20,7 @@
 
 extern crate std;
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use shuttle::rand::RngCore;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -51,27 +51,20 @@ pub enum CopyStep {
 
 #[derive(Clone, Copy)]
 struct Store {
-    addr: usize,
-    bytes: usize,
+    cell: *const AtomicU64,
     value: u64,
 }
 
 impl Store {
-    fn overlaps(&self, addr: usize, bytes: usize) -> bool {
-        self.addr < addr + bytes && addr < self.addr + self.bytes
+    fn lies_in(&self, addr: usize, bytes: usize) -> bool {
+        (addr..addr + bytes).contains(&self.cell.addr())
     }
 
     fn perform(&self) {
         // SAFETY: I1: the cell was borrowed when it was stored to. It lies in a frame
         // or in the `Vm`, and both outlive the schedule, at the end of which nothing
         // is buffered.
-        unsafe {
-            match self.bytes {
-                1 => (*(self.addr as *const AtomicU8)).store(self.value as u8, Ordering::Relaxed),
-                4 => (*(self.addr as *const AtomicU32)).store(self.value as u32, Ordering::Relaxed),
-                _ => (*(self.addr as *const AtomicU64)).store(self.value, Ordering::Relaxed),
-            }
-        }
+        unsafe { (*self.cell).store(self.value, Ordering::Relaxed) }
     }
 }
 
@@ -207,27 +200,17 @@ pub(super) fn drain() {
 }
 
 /// The calling CPU's newest store to the cell, if it is buffered.
-pub(super) fn forwarded(addr: usize, bytes: usize) -> Option<u64> {
-    with_own(|buffer| {
-        let i = buffer.iter().rposition(|s| s.overlaps(addr, bytes))?;
-        let store = buffer[i];
-        if store.addr == addr && store.bytes == bytes {
-            return Some(store.value);
-        }
-        // Part of it is buffered: the load waits until that is in memory.
-        buffer.drain(..=i).for_each(|s| s.perform());
-        None
-    })
-    .flatten()
+pub(super) fn forwarded(cell: *const AtomicU64) -> Option<u64> {
+    with_own(|buffer| buffer.iter().rfind(|s| s.cell == cell).map(|s| s.value)).flatten()
 }
 
 /// Appends a store to the calling CPU's buffer; `false` where there is none.
-pub(super) fn append(addr: usize, bytes: usize, value: u64) -> bool {
+pub(super) fn append(cell: *const AtomicU64, value: u64) -> bool {
     with_own(|buffer| {
         if buffer.len() == CAPACITY {
             buffer.drain(..1).for_each(|s| s.perform());
         }
-        buffer.push_back(Store { addr, bytes, value });
+        buffer.push_back(Store { cell, value });
     })
     .is_some()
 }
@@ -236,7 +219,7 @@ pub(super) fn append(addr: usize, bytes: usize, value: u64) -> bool {
 /// stores to them come before.
 pub(super) fn about_to_touch(addr: usize, bytes: usize) {
     with_own(|buffer| {
-        if let Some(i) = buffer.iter().rposition(|s| s.overlaps(addr, bytes)) {
+        if let Some(i) = buffer.iter().rposition(|s| s.lies_in(addr, bytes)) {
             buffer.drain(..=i).for_each(|s| s.perform());
         }
     });
