@@ -58,9 +58,8 @@ pub use tick::Tick;
 ///   readable, writable, aligned to 4,096 and the same on every call. The map is
 ///   linear, within a range and across ranges: frames whose numbers differ by `n` are
 ///   `4096 * n` bytes apart. [`Vm::new`](crate::Vm::new) refuses ranges of which
-///   that is not true. The pointer to one frame, moved by that distance, may be used for another:
-///   they have one provenance. The frames belong to this value of the type: no other value names them while this one lives, and
-///   nobody but the subsystem, and the programs that it maps them for, uses them.
+///   that is not true. One pointer, moved, may be used for all frames: they have one provenance. The
+///   frames belong to this value of the type: no other value names them while this one lives, and nobody but the subsystem, and the programs that it maps them for, uses them.
 ///   They are zero when [`begin`](Machine::begin) returns `true`;
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same

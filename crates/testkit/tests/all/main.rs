@@ -148,6 +148,8 @@ mod safe_calls;
 mod several_cpus;
 #[path = "../shared_objects.rs"]
 mod shared_objects;
+#[path = "../small_threads.rs"]
+mod small_threads;
 #[path = "../smoke.rs"]
 mod smoke;
 #[path = "../software_ad_bits.rs"]
