@@ -2,9 +2,10 @@
 //! each access, so a race that no assertion sees fails here. Without them each play is a short test of the counts.
 //!
 //! `SOFTFAULT_ROUNDS` is the number of rounds of each play; one without it.
+#![allow(unsafe_code)] // the planted race
 
 use softfault::addr::PAGE_SIZE;
-use softfault::machine::CpuId;
+use softfault::machine::{CpuId, Machine};
 use softfault::{
     AddressSpace, Advice, MapFlags, MremapFlags, ObjectPart, Pfn, Prot, SharedObject, Term, Tunables, Vm, policy,
 };
@@ -14,6 +15,8 @@ const ARENA_BYTES: u64 = 512 * PAGE_SIZE;
 const RW: Prot = Prot::READ.union(Prot::WRITE);
 const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
 const NR_PAGES: u64 = 4;
+/// Of accesses of all sizes, in one play.
+const ROUNDS: u8 = if cfg!(miri) { 2 } else { 20 };
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
@@ -106,7 +109,7 @@ fn accesses_of_all_sizes_meet_in_one_word() {
         // Bytes 1 to 3, by system calls and a program's stores.
         &|play, cpu| {
             let running = cpu.enter(&play.space).unwrap();
-            for round in 0..4u8 {
+            for round in 1..=ROUNDS {
                 play.space.write(play.shared + 1, &[round; 3]).unwrap();
                 assert_eq!(part(play, 1, 3), [round; 3]);
                 running.store(play.shared + 2, &[round + 1]).unwrap();
@@ -117,7 +120,7 @@ fn accesses_of_all_sizes_meet_in_one_word() {
         },
         // Bytes 4 to 7, as a futex word; a pin and a handle on the next word.
         &|play, _| {
-            for round in 0..4u32 {
+            for round in 1..=u32::from(ROUNDS) {
                 play.space.update_u32(play.shared + 4, &mut |_| Some(round)).unwrap();
                 assert_eq!(part(play, 4, 4), round.to_ne_bytes());
                 let pin = play.space.pin_page_mut(play.shared, Term::Short).unwrap();
@@ -129,7 +132,7 @@ fn accesses_of_all_sizes_meet_in_one_word() {
         },
         // Byte 0, and bytes 8 to 12, by the handle of the object.
         &|play, _| {
-            for round in 0..4u8 {
+            for round in 1..=ROUNDS {
                 play.space.write(play.shared, &[round]).unwrap();
                 assert_eq!(part(play, 0, 1), [round]);
                 play.object.write(8, &[round; 5]).unwrap();
@@ -227,4 +230,16 @@ fn stores_meet_holes_and_sizes() {
             }
         },
     ]);
+}
+
+/// Breaks I6: a plain store to a byte that a program stores to.
+#[test]
+#[ignore = "a race on purpose, which Miri and the thread sanitizer must report"]
+fn a_planted_race_is_reported() {
+    let plain = |play: &Play<'_>| {
+        let frame = play.space.translate_at_rest(play.private).unwrap().pfn;
+        // SAFETY: I1: in the frame. Not I6: that is what the tools are asked about.
+        unsafe { play.vm.machine().frame_ptr(frame).write(7) };
+    };
+    play([&|play, _| plain(play), &|play, _| play.space.write(play.private, &[1; 8]).unwrap(), &|_, _| ()]);
 }
