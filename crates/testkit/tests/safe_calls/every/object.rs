@@ -40,6 +40,7 @@ fn call_each(w: &Here<'_, '_>, object: &Object<'_>) {
     call("SharedObject::nr_resident_pages", || object.nr_resident_pages());
     call("SharedObject::nr_swapped_pages", || object.nr_swapped_pages());
     ranges("SharedObject::discard", |pages| {
+        // Not of a pool near 2^64: the arithmetic of reservations overflows there today (`unreserve_pages`).
         if !is_of_pool || pages.start.max(pages.end) < 1 << 63 {
             object.discard(pages);
         }
