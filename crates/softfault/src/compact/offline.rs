@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! isolate   what is free in the range goes out of use            frame/resize/isolate.rs
+//!           what is set aside in the range: freed ─▶ isolated, others are set aside   frame/reserve.rs
 //! pass      each frame of the rest: free by now ─▶ isolated
 //!                                   in use      ─▶ its page moves elsewhere (single.rs) ─▶ isolated
 //!           all isolated ─▶ removed
@@ -34,7 +35,39 @@ enum Passed {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Removes memory, as [`remove_memory`](crate::Memory::remove_memory) does, and moves the pages that are in it to other frames
+    /// Removes memory: whole sections of 128 MiB, of which every frame is free. Frames in the caches of CPUs are
+    /// taken from them, and other frames are set aside for the reaction to pressure in place of those in the range. The machine may
+    /// do with it what it likes afterwards ([`Machine::frames_removed`]).
+    ///
+    /// The metadata of a section may lie in one that was added before, which stays then. No page is moved:
+    /// [`offline_memory`](Self::offline_memory) does that.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoveMemoryRefusal`]; nothing has changed then.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    pub fn remove_memory(&self, range: FrameRange) -> Result<(), RemoveMemoryRefusal> {
+        self.assert_outside();
+        self.call();
+        let mut removed = self.try_remove_memory(&range);
+        if removed == Err(RemoveMemoryRefusal::InUse) {
+            let nr_set_aside = self.free_reserve_in(&range);
+            if nr_set_aside > 0 {
+                removed = self.try_remove_memory(&range);
+                self.refill_reserve(nr_set_aside);
+            }
+        }
+        if removed.is_ok() {
+            self.trim_reserve();
+        }
+        self.count(removed.map_or_else(RemoveMemoryRefusal::event, |()| Event::MemoryRemoved), 1);
+        removed
+    }
+
+    /// Removes memory, as [`remove_memory`](Self::remove_memory) does, and moves the pages that are in it to other frames
     /// before, while programs run. Allocations do without that memory meanwhile; the call ends when one is about to be refused.
     ///
     /// Page tables, the core's own data, pinned pages and frames whose memory failed do not move. Nothing
@@ -55,7 +88,10 @@ impl<M: Machine> Vm<M> {
         let gone = self.with_reclaim(&mut || self.empty(range).map(Emptied::remove));
         // A page that stays was counted when it did not move.
         match gone {
-            Ok(()) => self.count(Event::MemoryRemoved, 1),
+            Ok(()) => {
+                self.trim_reserve();
+                self.count(Event::MemoryRemoved, 1);
+            }
             Err(OfflineRefusal::Memory(refusal)) => self.count(refusal.event(), 1),
             Err(OfflineRefusal::InTheWay(..)) => {}
         }
@@ -65,6 +101,12 @@ impl<M: Machine> Vm<M> {
     /// Isolates all frames of whole sections. What is dropped is free memory.
     pub(super) fn empty(&self, range: FrameRange) -> Result<Emptied<'_, M>, OfflineRefusal> {
         let emptied = self.begin_to_empty(range).map_err(OfflineRefusal::Memory)?;
+        // What was set aside here is set aside elsewhere: this memory is isolated.
+        let nr_set_aside = self.free_reserve_in(&range);
+        if nr_set_aside > 0 {
+            emptied.isolate_free();
+            self.refill_reserve(nr_set_aside);
+        }
         let mut nr_passes = 0;
         loop {
             nr_passes += 1;

@@ -29,6 +29,15 @@ impl<M: Machine> Memory<M> {
         }
     }
 
+    /// Gives back frames of a word of a block, of which these are dirty.
+    pub(super) fn release_as_known(&self, (b, w): (BlockId, usize), frames: u64, dirty: u64) {
+        for (mask, content) in [(frames & dirty, Content::Unknown), (frames & !dirty, Content::Zero)] {
+            if mask != 0 {
+                self.release_word(word_base(b, w), mask, content);
+            }
+        }
+    }
+
     /// Gives back adjacent frames, aligned to their number, whose descriptors say
     /// that they are free already.
     pub(crate) fn release_run(&self, first: Pfn, nr: u64, content: Content) {

@@ -8,17 +8,20 @@
 //! Taking and filling needs the [`Pressure`] token, of which each [`Memory`] has one.
 //! `space/reclaim.rs` keeps it with the lock of the reaction and lends it to the holder, so the
 //! compiler refuses all others. Frames that were taken are freed like any other. The reserve is
-//! refilled, from anywhere, when as many frames are free as the watermark `high`.
+//! refilled, from anywhere, when as many frames are free as the watermark `high`. When memory goes, `min` falls: what is
+//! more than that is free again. Frames that are set aside in memory that is to go are freed first, and others take their place.
 //!
 //! Locks on entry: that of the reaction, or none at creation.
 
 use super::class::Class;
 use super::desc::{FrameKind, MetaUse};
+use super::runs::BLOCK_WORDS;
 use super::search::Claim;
 use super::summary::Kind;
 use super::{Frames, Memory};
-use crate::addr::{OptPfn, Pfn};
-use crate::machine::Machine;
+use crate::addr::{BlockId, OptPfn, Pfn};
+use crate::machine::{FrameRange, Machine};
+use crate::pace::Pace;
 use crate::sync::{Ordering, Word};
 
 /// The most frames that one reaction sets aside: eight words, which takes less time than reading
@@ -54,13 +57,17 @@ impl Reserve {
         self.nr_frames.get()
     }
 
-    /// Sets how many there should be. Surplus ones stay.
+    /// Sets how many there should be. Surplus ones stay until [`free_beyond_min`](Memory::free_beyond_min).
     pub(super) fn want(&self, nr_frames: u64) {
         self.nr_wanted.store(nr_frames, Ordering::Relaxed);
     }
 
     pub(crate) fn nr_missing(&self) -> u64 {
         self.nr_wanted.load(Ordering::Relaxed).saturating_sub(self.nr_frames())
+    }
+
+    fn nr_surplus(&self) -> u64 {
+        self.nr_frames().saturating_sub(self.nr_wanted.load(Ordering::Relaxed))
     }
 }
 
@@ -103,24 +110,40 @@ impl Frames {
         groups.take(1 + self.reserve.nr_frames() as usize).sum()
     }
 
+    /// Takes the frames of a group for which `which` says how many: the highest of them. They are owned by the caller alone, of
+    /// the content that their block says. The first group with such frames.
+    fn take_some(&self, _: &Pressure, which: &dyn Fn(Pfn, u32) -> u32) -> Option<(Pfn, u64)> {
+        let mut before = None;
+        let mut next = OptPfn::from_word(self.reserve.top.get()).get();
+        while let Some(first) = next {
+            let head = self.desc(first);
+            let (mask, after) = (head.owner.get(), head.link.get());
+            let nr = which(first, mask.count_ones()).min(mask.count_ones());
+            if nr == 0 {
+                (before, next) = (Some(first), OptPfn::from_word(after).get());
+                continue;
+            }
+            let taken = (nr..mask.count_ones()).fold(mask, |mask, _| mask & mask.wrapping_sub(1));
+            if taken == mask {
+                let link = before.map_or(&self.reserve.top, |before| &self.desc(before).link);
+                link.set(after);
+                head.link.set(0);
+            } else {
+                head.owner.set(mask & !taken);
+            }
+            let base = Pfn(first.0 & !63);
+            (0..64).filter(|i| taken & 1 << i != 0).for_each(|i| self.desc(Pfn(base.0 + i)).clear());
+            self.reserve.nr_frames.set(self.reserve.nr_frames() - u64::from(nr));
+            return Some((base, taken));
+        }
+        None
+    }
+
     /// Takes one frame out of the reserve: owned by the caller alone, of any content.
     #[cfg(any(test, feature = "hooks"))] // until the reaction needs frames
-    pub(crate) fn take_reserved(&self, _: &Pressure) -> Option<Pfn> {
-        let first = OptPfn::from_word(self.reserve.top.get()).get()?;
-        let head = self.desc(first);
-        let mask = head.owner.get();
-        // The first one comes last, since it has the chain.
-        let highest = mask.ilog2();
-        let pfn = Pfn((first.0 & !63) + highest);
-        if pfn == first {
-            self.reserve.top.set(head.link.get());
-            head.link.set(0);
-        } else {
-            head.owner.set(mask & !(1 << highest));
-        }
-        self.reserve.nr_frames.set(self.reserve.nr_frames() - 1);
-        self.desc(pfn).clear();
-        Some(pfn)
+    pub(crate) fn take_reserved(&self, pressure: &Pressure) -> Option<Pfn> {
+        let (base, taken) = self.take_some(pressure, &|_, _| 1)?;
+        Some(Pfn(base.0 + taken.trailing_zeros()))
     }
 }
 
@@ -136,16 +159,46 @@ impl<M: Machine> Memory<M> {
         if self.frames.watch.is_recounting() {
             return;
         }
-        let least = self.frames.reserve.nr_missing().saturating_sub(FRAMES_PER_REACTION);
-        while self.frames.reserve.nr_missing() > least {
+        self.set_aside_again(pressure, self.frames.reserve.nr_missing().min(FRAMES_PER_REACTION));
+    }
+
+    /// Sets so many more frames aside, or as many as there are.
+    pub(crate) fn set_aside_again(&self, pressure: &Pressure, nr: u64) {
+        let most = self.nr_reserve_pages() + nr;
+        while self.nr_reserve_pages() < most {
             // Not while an allocation has the last-resort turn: it gets these frames.
             let Some(_held) = self.hold_unless_last_resort() else { return };
             let before = self.nr_reserve_pages();
-            if !self.frames.set_aside(pressure, self.frames.reserve.nr_missing() - least) {
+            if !self.frames.set_aside(pressure, most - before) {
                 return;
             }
             self.count_taken(self.nr_reserve_pages() - before);
         }
+    }
+
+    /// Frees what is set aside in these frames. Returns how many: as many should be set aside elsewhere
+    /// ([`set_aside_again`](Self::set_aside_again)) when nobody gets these any more.
+    pub(crate) fn free_set_aside_in(&self, pressure: &Pressure, range: &FrameRange) -> u64 {
+        let is_there = |pfn: Pfn| (u64::from(range.first.0)..range.end()).contains(&pfn.0.into());
+        self.free_some(pressure, &|first, nr| if is_there(first) { nr } else { 0 })
+    }
+
+    /// Frees what is set aside beyond the watermark `min`, which falls when memory goes.
+    pub(crate) fn free_beyond_min(&self, pressure: &Pressure) {
+        self.free_some(pressure, &|_, _| u32::try_from(self.frames.reserve.nr_surplus()).unwrap_or(u32::MAX));
+    }
+
+    fn free_some(&self, pressure: &Pressure, which: &dyn Fn(Pfn, u32) -> u32) -> u64 {
+        let mut pace = Pace::new(&self.machine);
+        let mut nr_freed = 0;
+        while let Some((base, mask)) = self.frames.take_some(pressure, which) {
+            pace.step();
+            let (b, w) = (BlockId::of(base), base.0 as usize / 64 % BLOCK_WORDS);
+            // What is known of their content is what it was.
+            self.release_as_known((b, w), mask, self.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed));
+            nr_freed += u64::from(mask.count_ones());
+        }
+        nr_freed
     }
 }
 

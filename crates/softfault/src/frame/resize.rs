@@ -23,7 +23,6 @@ mod refusal;
 pub(crate) use isolate::Emptied;
 pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
 
-use super::blocks::word_base;
 use super::class::Class;
 use super::lay_out::{BLOCK_FRAMES_PER_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION, REMOVED, first_desc_of};
 use super::mem_sections::{MEM_SECTION_FRAMES, MEM_SECTION_SHIFT, frames_of};
@@ -169,30 +168,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Removes memory: whole sections of 128 MiB, of which every frame is free. Frames in the caches of CPUs are
-    /// taken from them. The machine may do with it what it likes afterwards ([`Machine::frames_removed`]).
-    ///
-    /// The metadata of a section may lie in one that was added before, which stays then. Nothing is moved:
-    /// [`offline_memory`] does that.
-    ///
-    /// # Errors
-    ///
-    /// [`RemoveMemoryRefusal`]; nothing has changed then.
-    ///
-    /// # Panics
-    ///
-    /// In a callback ([`Machine`]).
-    ///
-    /// [`offline_memory`]: crate::Vm::offline_memory
-    pub fn remove_memory(&self, range: FrameRange) -> Result<(), RemoveMemoryRefusal> {
-        self.assert_outside();
-        self.call();
-        let removed = self.try_remove_memory(&range);
-        self.count(removed.map_or_else(RemoveMemoryRefusal::event, |()| Event::MemoryRemoved), 1);
-        removed
-    }
-
-    fn try_remove_memory(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
+    /// Removes whole sections, of which every frame is free. The caller counts the outcome.
+    pub(crate) fn try_remove_memory(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
         let sections = sections_of(range).ok_or(RemoveMemoryRefusal::NotSections)?;
         let _lock = lock_word(LockKind::MemoryResize, &self.frames.resizes, &self.machine);
         self.are_present(range, sections)?;
@@ -228,8 +205,8 @@ impl<M: Machine> Memory<M> {
         ask::frames_removed(&self.machine, range);
     }
 
-    /// Watermarks are a share of the memory that there is; the reserve is filled when memory is reclaimed next. Under
-    /// the lock of resizes.
+    /// Watermarks are a share of the memory that there is; the reserve is filled when memory is reclaimed next, and trimmed by
+    /// the caller of a removal. Under the lock of resizes.
     fn marks_follow(&self) {
         let (nr_pages, tunables) = (self.nr_total_pages.load(Ordering::Relaxed), &self.tunables);
         // As at the beginning, of what has been asked for half of memory at most.
@@ -264,15 +241,6 @@ impl<M: Machine> Memory<M> {
     fn release_as_it_was(&self, b: BlockId) {
         for w in 0..BLOCK_WORDS {
             self.release_as_known((b, w), !0, self.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed));
-        }
-    }
-
-    /// Gives back frames of a word of a block, of which these are dirty.
-    fn release_as_known(&self, (b, w): (BlockId, usize), frames: u64, dirty: u64) {
-        for (mask, content) in [(frames & dirty, Content::Unknown), (frames & !dirty, Content::Zero)] {
-            if mask != 0 {
-                self.release_word(word_base(b, w), mask, content);
-            }
         }
     }
 }

@@ -80,7 +80,8 @@ impl LockKind {
                 Reclaiming, Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard, Writers,
             ],
             Emptying => &[
-                ObjectResize, Reserving, Subpool, LastResort, Frames, MemoryResize, Gathering, Deferred, Leading, Thief, Family, Shard,
+                Reclaiming, ObjectResize, Reserving, Subpool, LastResort, Frames, MemoryResize, Gathering, Deferred, Leading, Thief, Family,
+                Shard,
             ],
             // A mover, and reclaim, keep an object while they look at a page of it, and may end it: then its claims end.
             Reclaiming => &[Reserving, Subpool, Gathering, Deferred, Leading, Thief, Family, Shard],

@@ -19,7 +19,7 @@ use super::vm::Shortage;
 #[cfg(any(test, feature = "hooks"))]
 use crate::addr::Pfn;
 use crate::frame::{HugeFrame, OutOfFrames};
-use crate::machine::Machine;
+use crate::machine::{FrameRange, Machine};
 use crate::policy::huge::{Effort, HugeAdvice};
 use crate::sync::{self, Ordering};
 
@@ -238,6 +238,21 @@ impl<M: Machine> Vm<M> {
         if self.nr_to_high() > 0 && nr_freed > 0 {
             self.frames.is_low.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Frees what is set aside in these frames, and returns how many.
+    pub(crate) fn free_reserve_in(&self, range: &FrameRange) -> u64 {
+        self.free_set_aside_in(self.reclaiming.lock(&self.machine).pressure, range)
+    }
+
+    /// Sets so many frames aside again.
+    pub(crate) fn refill_reserve(&self, nr: u64) {
+        self.set_aside_again(self.reclaiming.lock(&self.machine).pressure, nr);
+    }
+
+    /// Frees what is set aside beyond the watermark `min`.
+    pub(crate) fn trim_reserve(&self) {
+        self.free_beyond_min(self.reclaiming.lock(&self.machine).pressure);
     }
 
     /// Takes a frame of the reserve, as a reaction would.

@@ -6,6 +6,7 @@ mod common;
 mod frames;
 mod gib;
 mod races;
+mod reserve;
 
 use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, Setup, Space, World, check, in_setup, section};
 use softfault::policy::folio::FolioOrders;

@@ -35,7 +35,7 @@ fn memory() {
     with_others(|w| {
         let vm = w.vm;
         ranges("Memory::add_memory", |range| _ = vm.add_memory(range));
-        ranges("Memory::remove_memory", |range| _ = vm.remove_memory(range));
+        ranges("Vm::remove_memory", |range| _ = vm.remove_memory(range));
         ranges("Vm::offline_memory", |range| _ = vm.offline_memory(range));
         ranges("Memory::add_foreign_memory", |range| _ = vm.add_foreign_memory(range));
         ranges("Vm::new_foreign_object", |range| drop(vm.new_foreign_object(range)));
