@@ -8,6 +8,7 @@ mod commands;
 mod flags;
 mod growth;
 mod kernel;
+mod late;
 mod layers;
 mod paths;
 mod prose;
@@ -103,6 +104,7 @@ pub fn run() -> Result<(), String> {
         cases::check,
         commands::check,
         layers::check,
+        late::check,
     ];
     let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
     tell(&breaches)
