@@ -4,7 +4,8 @@
 mod common;
 
 use common::huge::HUGE;
-use common::objects::{content, map};
+use common::objects::{bytes, content, faulted_frame, map, orders};
+use common::storage::storage;
 use common::{
     BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ, POPULATE_WRITE,
     PRIVATE, RW, Setup, Space, World, check, frame_of,
@@ -12,9 +13,10 @@ use common::{
 use softfault::addr::Access;
 use softfault::errno::Errno;
 use softfault::policy::collapse::CollapseRefusal;
+use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, ObjectWriteError, Pfn,
-    PinError, PoisonRefusal, Term, Tunables, Vm,
+    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags,
+    ObjectWriteError, Pfn, PinError, PoisonRefusal, Term, Tunables, Vm, WriteBackError,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::thread;
@@ -282,4 +284,41 @@ fn a_page_of_an_object_fails() {
     check(&vm, &[]);
     assert_eq!(vm.event(Event::FramesPoisoned), 3);
     assert_eq!(vm.vmstat().nr_free_pages, before - 3);
+}
+
+/// The memory of a page fails. If it was dirty its stores are lost, and one call that waits for the file is told. A clean page is
+/// read again.
+#[test]
+fn a_dirty_page_that_fails_is_an_error_of_the_file() {
+    with_poison(|w| {
+        for sizes in [FolioOrders::BASE, orders(0, 3), orders(2, 2)] {
+            let (storage, object) = storage(w, 16 * PAGE, sizes);
+            map(w.space, BASE, 16, &object, 0);
+            let sync = || w.space.msync(BASE, 16 * PAGE, MsyncFlags::SYNC);
+            let fail = || _ = w.vm.poison_frame(faulted_frame(w.space, BASE + PAGE)).unwrap();
+            let dirty: [&dyn Fn(); 3] =
+                [&|| w.space.write(BASE + PAGE, &[7]).unwrap(), &|| object.write(PAGE, &[7]).unwrap(), &|| {
+                    w.space.pin_page_mut(BASE + PAGE, Term::Short).unwrap().write(0, &[7])
+                }];
+            for store in dirty {
+                fail();
+                check(w.vm, &[w.space]);
+                assert_eq!((object.next_poisoned(0..16), sync(), object.write_back(0..16)), (None, Ok(()), Ok(())));
+                assert_eq!((bytes(w.space, BASE + PAGE), content(&object, PAGE)), ([1], [1]), "it is read again");
+                store();
+                fail();
+                check(w.vm, &[w.space]);
+                assert!(object.next_poisoned(1..2) == Some(1) && object.read(PAGE, &mut [0]) == 0);
+                assert_eq!((sync(), sync(), object.write_back(0..16)), (Err(MsyncError::NotWritten), Ok(()), Ok(())));
+                object.discard(0..16);
+                assert_eq!(bytes(w.space, BASE + PAGE), [1]);
+                store();
+                fail();
+                assert_eq!((object.write_back(0..16), sync()), (Err(WriteBackError::NotWritten), Ok(())));
+                object.discard(0..16);
+            }
+            assert_eq!(storage.byte(PAGE), 1);
+            w.space.munmap(BASE, 16 * PAGE).unwrap();
+        }
+    });
 }

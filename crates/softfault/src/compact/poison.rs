@@ -24,6 +24,9 @@ impl<M: Machine> Vm<M> {
     /// writes by the handle, are refused until it is discarded. Entries are removed and not counted:
     /// the returned number is 0.
     ///
+    /// A page of a file that is clean is missing instead, and read again when it is accessed. If it was dirty, stores are lost: the
+    /// next call that waits for the file is told, once ([`write_back`](crate::SharedObject::write_back), `msync`).
+    ///
     /// If an object's folios have a least size above one page, all pages of the aligned part of that
     /// size are poisoned and healed together, as in hugetlb(7) of Linux. The other pages of the folio
     /// become folios of their own, in place. A folio of 2 MiB or 1 GiB needs one or two frames for that,

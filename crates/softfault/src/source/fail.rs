@@ -1,7 +1,7 @@
 //! Removes a page whose memory has failed from its folio.
 //!
 //! ```text
-//! the page, and those that make up the object's least size with it   POISONED: no frame
+//! the page, and those that make up the object's least size with it   POISONED: no frame. Of a clean folio of a file: missing
 //! the others                                                         aligned folios where they are
 //! the failed frame                                                   out of use
 //! ```

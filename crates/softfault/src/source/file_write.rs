@@ -17,7 +17,7 @@ use super::keep::KeptObject;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
-use crate::frame::{FolioWait, FolioWaits, FrameList, Io, Unlocked, WriteBegin};
+use crate::frame::{FolioWait, FolioWaits, FrameList, FrameState, Io, Unlocked, WriteBegin};
 use crate::links::Links;
 use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing, ask};
 use crate::policy::folio::around;
@@ -201,6 +201,17 @@ impl<M: Machine> Links<M> {
             }
             self.end_part_of_write(head, desc.end_await());
         }
+    }
+
+    /// Whether a page whose memory failed is missing from now on, since its file has its bytes. If it was dirty they are lost, and
+    /// the next call that waits for the file is told: before the word changes, for which such a call waits. `old` is the state
+    /// of its folio, which has no entry, pin or write any more, so that DIRTY is final.
+    pub(super) fn file_has_failed_page(&self, id: ObjectId, old: FrameState) -> bool {
+        let is_of_file = self.object_file(id).is_some();
+        if is_of_file && old.is_dirty() {
+            self.note_write_error(id);
+        }
+        is_of_file && !old.is_dirty()
     }
 
     fn note_write_error(&self, id: ObjectId) {

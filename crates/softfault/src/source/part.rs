@@ -78,6 +78,7 @@ impl<M: Machine> Links<M> {
             let frame = self.make_head_of(folio, (page, order), part, old);
             match (top, frame) {
                 (None, Some(frame)) => folio.slot.beside(page).end_move(frame),
+                (None, None) if self.file_has_failed_page(folio.id, old) => folio.slot.beside(page).end_missing(order),
                 (None, None) => folio.slot.beside(page).end_poisoned(order),
                 (Some(top), frame) => {
                     let slot = self.slot_below(top, level_of(folio.frame.order) - 1, (page, order), nodes);

@@ -15,6 +15,7 @@
 //! | MOVING | a mover: all pages of a folio, the lowest first, or none | a frame |
 //! | another frame, or the old one | the mover: all pages, the lowest last | MOVING |
 //! | POISONED, and nothing else | a mover whose page has failed: all pages of the object's least size | MOVING |
+//! | nothing | the same, of a clean folio of a file | MOVING |
 //! | a frame and a smaller order | the same: the other pages of the folio | MOVING |
 //! | nothing | `discard`, under `resize` | POISONED |
 //!
@@ -318,7 +319,12 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().rev().for_each(|word| end_with(word, |_| POISONED));
     }
 
-    /// Does the same in a node that is not published yet.
+    /// Makes them missing instead: the file has them.
+    pub(super) fn end_missing(self, order: Order) {
+        self.group(order).iter().rev().for_each(|word| end_with(word, |_| 0));
+    }
+
+    /// Marks them as POISONED in a node that is not published yet.
     pub(super) fn put_poisoned(self, order: Order) {
         self.group(order).iter().for_each(|word| word.store(POISONED, Ordering::Release));
     }

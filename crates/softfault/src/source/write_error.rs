@@ -94,7 +94,7 @@ impl From<OutOfFrames> for InstallError {
 op_error! {
     /// Why an object's file does not have all bytes of the object.
     WriteBackError {
-        NotWritten: EIO = "file: pages could not be written since the last call; they are still dirty",
+        NotWritten: EIO = "file: pages could not be written since the last call and are dirty still, or their memory failed while they were",
     }
 }
 

@@ -24,7 +24,7 @@ op_error! {
         Wraps: ENOMEM = "length: should not wrap around",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the mapped pages were written",
         Locked: EBUSY = "flags: MS_INVALIDATE: a mapping of the range is locked",
-        NotWritten: EIO = "file: pages could not be written; they are still dirty",
+        NotWritten: EIO = "file: pages could not be written and are dirty still, or their memory failed while they were",
     }
 }
 
