@@ -82,7 +82,7 @@ fn the_last_pages_of_a_file_and_its_copy() {
     }
 }
 
-/// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy or as the promise of one.
+/// A pin ends while fork(2) looks at it: the pool has a page for the child, which gets it, as a copy, or for its first store.
 #[test]
 fn a_pin_that_ends_during_a_fork() {
     let copied = Arc::new([const { AtomicU64::new(0) }; 2]);
@@ -216,7 +216,7 @@ fn a_read_against_a_copy_and_the_end_of_the_page() {
         third.mmap(AT, HUGE, RW, ANON | MapFlags::NORESERVE).unwrap();
         let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
         let (copied, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (is_copied, is_done) = (Arc::clone(&copied), Arc::clone(&done));
+        let (is_copied, wants, is_done) = (Arc::clone(&copied), Arc::clone(&copied), Arc::clone(&done));
         let read = move || {
             while !is_done.load(Relaxed) {
                 assert_eq!(word_at(parent, AT), 7);
@@ -235,6 +235,10 @@ fn a_read_against_a_copy_and_the_end_of_the_page() {
             child.munmap(AT, HUGE).unwrap();
         };
         let want = move || {
+            // The other page is for the copy.
+            while !wants.load(Relaxed) {
+                shuttle::thread::yield_now();
+            }
             let active = third.activate();
             while access(third, vm, AT, Some(5)) == Err(FaultError::NoHugePage) {
                 shuttle::thread::yield_now();

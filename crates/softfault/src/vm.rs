@@ -109,6 +109,7 @@ impl<M: Machine> Vm<M> {
                 set_apart: Vm::set_apart,
                 empty_gib: Vm::empty_gib,
                 page_out: Vm::page_out,
+                take_page: Vm::take_page_for_place,
                 poison: Vm::poison_found,
             },
             pressure,

@@ -299,7 +299,8 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom | FaultError::NoHugePage => Outcome::ADRERR,
+        FaultError::BeyondObject | FaultError::NotRead | FaultError::NoRoom => Outcome::ADRERR,
+        FaultError::NoHugePage | FaultError::Taken => Outcome::ADRERR,
         FaultError::Poisoned => Outcome::MCEERR,
         _ => Outcome::Broken(25),
     }

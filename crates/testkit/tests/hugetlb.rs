@@ -36,6 +36,8 @@ mod remap_onto;
 mod subpool;
 #[path = "hugetlb/surplus.rs"]
 mod surplus;
+#[path = "hugetlb/taken.rs"]
+mod taken;
 #[path = "hugetlb/within.rs"]
 mod within;
 

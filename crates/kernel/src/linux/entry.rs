@@ -32,6 +32,7 @@ impl Program for Task {
             | FaultError::NotRead
             | FaultError::NoRoom
             | FaultError::NoHugePage
+            | FaultError::Taken
             | FaultError::SubpoolFull => Info::of_fault(SIGBUS, BUS_ADRERR, address),
             FaultError::Poisoned => Info::of_fault(SIGBUS, BUS_MCEERR_AR, address),
             FaultError::OutOfFrames => return oom::out_of_memory(thread, address),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! used      private pages, counted once however many entries they have, and pages of objects
-//! promised  reservations of objects; private mappings that reserve: an entry that has no page of its own; a private page
-//!           of n entries: n - 1
+//! promised  reservations of objects; private mappings that reserve: an entry that has no page of its own
 //! ```
+//! A private page of n entries is one page, and nothing is promised for copies: a store needs a page that is not promised. The entry in
+//! the mapping that reserves owns the page: if there is no other, it keeps this one, and the others lose it.
+//!
 //! Nothing is counted step by step: both numbers are sums over all programs, and what is neither used nor promised is
 //! unreserved. So a claim that the core loses or counts twice is a difference after the same step.
 
@@ -45,7 +47,7 @@ pub(super) enum Has {
     /// No page of its own.
     Nothing,
     Own(u64),
-    /// A child for which the pool had no page.
+    /// Its page is the owner's alone since that stored to it.
     Lost,
 }
 
@@ -58,6 +60,8 @@ pub(crate) struct PoolPage {
     /// In the object, in pages of the pool.
     pub(super) index: u64,
     pub(super) has: Has,
+    /// A page of this mapping was lost. Linux then refuses first touches of its other pages, too.
+    pub(super) is_beside_lost: bool,
 }
 
 impl PoolPage {
@@ -139,11 +143,9 @@ impl Model {
     fn used_and_promised(&self, pool: &Pool) -> (u64, u64) {
         let of_objects = |nr: &dyn Fn(&PoolObject) -> usize| pool.objects.iter().map(nr).sum::<usize>() as u64;
         let entries = || self.spaces.values().flat_map(|space| space.pool.values());
-        let nr_own = entries().filter(|page| matches!(page.has, Has::Own(_))).count() as u64;
-        let nr_private = pool.private.len() as u64;
         let nr_promised = entries().filter(|page| page.is_promised()).count() as u64;
-        let used = nr_private + of_objects(&|object| object.pages.len());
-        (used, nr_own - nr_private + nr_promised + of_objects(&|object| object.reserved.len()))
+        let used = pool.private.len() as u64 + of_objects(&|object| object.pages.len());
+        (used, nr_promised + of_objects(&|object| object.reserved.len()))
     }
 
     fn nr_unreserved(&self) -> u64 {
@@ -214,14 +216,41 @@ impl Model {
             (_, Has::Own(own)) if needs == WRITE && self.is_shared(own) => self.the_pool()?.private[&own].clone(),
             (_, Has::Own(_)) => return Ok(Some(())),
         };
-        // The claim is the place's, or one of the page's.
-        let has_claim = page.attrs.reserves || page.has != Has::Nothing;
+        let owns = match page.has {
+            Has::Own(own) if page.attrs.reserves => Some(own),
+            _ => None,
+        };
+        if page.has == Has::Nothing && self.refuses_on_linux(&page) {
+            return Err(Unknown);
+        }
+        // Of an empty place the claim is its own.
+        let has_claim = page.attrs.reserves && page.has == Has::Nothing;
         if !has_claim && !self.may_promise(1) {
-            return Ok(None);
+            let Some(own) = owns else { return Ok(None) };
+            self.take_from_others((who, number), own)?;
+            return Ok(Some(()));
         }
         let own = self.new_private(words)?;
         self.space_mut(who).pool.get_mut(&number).expect("looked up above").has = Has::Own(own);
         Ok(Some(()))
+    }
+
+    /// All entries of the page but that one lose it.
+    pub(super) fn take_from_others(&mut self, owner: (u64, u64), own: u64) -> Result<(), Unknown> {
+        let entries = || self.spaces.iter().flat_map(|(who, space)| space.pool.iter().map(|page| (*who, page)));
+        let others =
+            || entries().filter(|(who, (number, page))| page.has == Has::Own(own) && (*who, **number) != owner);
+        if others().any(|(_, (number, _))| self.never_ends_on_linux(owner.1, *number)) {
+            return Err(Unknown);
+        }
+        let pieces: Vec<(u64, u64)> = others().map(|(who, (_, page))| (who, page.piece)).collect();
+        for (who, piece) in pieces {
+            for page in self.space_mut(who).pool.values_mut().filter(|page| page.piece == piece) {
+                page.is_beside_lost = true;
+                page.has = if page.has == Has::Own(own) { Has::Lost } else { page.has };
+            }
+        }
+        Ok(())
     }
 
     fn is_beyond_the_size(&self, page: &PoolPage) -> bool {
@@ -229,7 +258,7 @@ impl Model {
         page.object().zip(objects).is_some_and(|(object, all)| page.index >= all[object].nr_pages)
     }
 
-    fn is_shared(&self, own: u64) -> bool {
+    pub(super) fn is_shared(&self, own: u64) -> bool {
         let entries = self.spaces.values().flat_map(|space| space.pool.values());
         entries.filter(|page| page.has == Has::Own(own)).count() > 1
     }
@@ -260,24 +289,15 @@ impl Model {
         words.ok_or(Unknown)
     }
 
-    /// The child's pages: without reservations of its own, and without those for which the pool has no copy.
+    /// The child's pages: without reservations of its own.
     pub(super) fn fork_pool(&mut self, who: u64) -> BTreeMap<u64, PoolPage> {
         let kept = self.space(who).pool.iter().filter(|(_, page)| !page.attrs.dont_fork);
         let mut pages: BTreeMap<u64, PoolPage> = kept.map(|(number, page)| (*number, page.clone())).collect();
-        // Entries of the child count when it is there.
-        let mut nr_more = 0;
         for page in pages.values_mut().filter(|page| page.is_private()) {
-            page.attrs.reserves = false;
+            (page.attrs.reserves, page.is_beside_lost) = (false, false);
             if self.is_beyond_the_size(page) {
                 // Whatever was there is gone, and nothing is lost.
                 page.has = Has::Nothing;
-            }
-            if let Has::Own(_) = page.has {
-                if self.may_promise(nr_more + 1) {
-                    nr_more += 1;
-                } else {
-                    page.has = Has::Lost;
-                }
             }
         }
         pages

@@ -165,7 +165,9 @@ impl Model {
         }
         let attrs = PoolAttrs { prot, shows, reserves, dont_fork: false, other: 0 };
         let pages = (at..at + nr).zip(first..);
-        let pages = pages.map(|(number, index)| (number, PoolPage { attrs, piece, index, has: Has::Nothing }));
+        let pages = pages.map(|(number, index)| {
+            (number, PoolPage { attrs, piece, index, has: Has::Nothing, is_beside_lost: false })
+        });
         self.space_mut(who).pool.extend(pages);
         Ok(())
     }
@@ -262,7 +264,7 @@ impl Model {
             MADV_WILLNEED => Ok(done),
             _ if cuts_start => Ok(EINVAL),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
-                self.drop_pool(who, range.start.div_ceil(HUGE_PAGES)..range.end / HUGE_PAGES);
+                self.drop_pool(who, range.start.div_ceil(HUGE_PAGES)..range.end / HUGE_PAGES)?;
                 Ok(done)
             }
             // The mappings before the one that is cut have it.
@@ -295,15 +297,6 @@ impl Model {
             0..=2 => attrs.other = with(attrs.other, advice, OTHER_PATTERN),
             _ => {}
         });
-    }
-
-    /// Private pages go; their places keep a claim, and those that are lost stay lost.
-    fn drop_pool(&mut self, who: u64, pages: Range<u64>) {
-        if pages.is_empty() {
-            return;
-        }
-        let all = self.space_mut(who).pool.range_mut(pages);
-        all.filter(|(_, page)| matches!(page.has, Has::Own(_))).for_each(|(_, page)| page.has = Has::Nothing);
     }
 
     fn populate_pool(&mut self, who: u64, range: Range<u64>, needs: u64) -> Answer {
@@ -355,6 +348,7 @@ impl Model {
         for (i, page) in range.enumerate() {
             match &pages[&(page / HUGE_PAGES)] {
                 PoolPage { has: Has::Own(_), .. } => bits |= 1 << i,
+                PoolPage { has: Has::Lost, .. } => {}
                 PoolPage { has: Has::Nothing, attrs: PoolAttrs { shows: Shows::Private(_), .. }, .. } => {}
                 // Entries of an object's pages are copied by a fork, or not.
                 _ => return Err(Unknown),

@@ -1,9 +1,10 @@
-//! mremap(2) and munmap(2) of pages of a pool: whole pages, which do not grow.
+//! mremap(2), munmap(2) and MADV_DONTNEED of pages of a pool: whole pages, which do not grow.
 
 use super::pool::*;
 use super::remap::Remap;
 use super::*;
 use crate::op::HUGE;
+use core::ops::Range;
 
 impl Model {
     /// Unmaps the range of base pages. No page of the pool is cut.
@@ -16,6 +17,22 @@ impl Model {
         let inside: Vec<u64> = pages.range(first..end).map(|(at, _)| *at).collect();
         let pieces = inside.iter().filter_map(|at| pages.remove(at)).map(|page| (page.piece, 0)).collect();
         self.split_pool_after(who, end, &pieces);
+    }
+
+    /// Private pages go; their places keep a claim, and those that are lost stay lost. If there is no page for the claim of a page
+    /// that others have, too, it is that page, and they lose it.
+    pub(super) fn drop_pool(&mut self, who: u64, pages: Range<u64>) -> Result<(), Unknown> {
+        let numbers: Vec<u64> = if pages.is_empty() { Vec::new() } else { pages.collect() };
+        for number in numbers {
+            let Some(PoolPage { has: Has::Own(own), attrs, .. }) = self.space(who).pool.get(&number) else { continue };
+            let (own, reserves) = (*own, attrs.reserves);
+            if reserves && self.is_shared(own) && !self.may_promise(1) {
+                self.take_from_others((who, number), own)?;
+            }
+            self.space_mut(who).pool.get_mut(&number).expect("looked up above").has = Has::Nothing;
+            self.tidy_pool();
+        }
+        Ok(())
     }
 
     /// The call of a mapping of the pool, with arguments that are good for other memory.

@@ -1,9 +1,10 @@
 //! The calls that several of these tests make.
 
-use super::{FIXED_PRIVATE, RW, Shuffled};
+use super::{FIXED_PRIVATE, RW, Shuffled, Space, access};
 use softfault_shuffled::addr::{Access, Pfn};
-use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddressSpace, Advice, Term, Tunables, Vm};
+use softfault_shuffled::machine::{CpuSet, Flush, Machine};
+use softfault_shuffled::table::format::{Format, X86_64};
+use softfault_shuffled::{AddressSpace, Advice, FaultError, Term, Tunables, Vm};
 
 /// Never called. The core's generic code for these calls is compiled here, once, rather than in each test binary
 /// that makes them.
@@ -21,4 +22,24 @@ pub fn compiled_once(vm: &'static Vm<Shuffled<X86_64>>, space: &AddressSpace<'st
     _ = space.pin_page_mut(0, Term::Short);
     _ = vm.migrate_frame(Pfn(0));
     _ = vm.check(&[], &mut []);
+}
+
+/// One access by a CPU that runs the space for that long, and has no translation of it afterwards.
+///
+/// # Errors
+///
+/// As [`access`].
+pub fn access_once<F: Format>(
+    vm: &Vm<Shuffled<F>>,
+    space: &Space<F>,
+    addr: u64,
+    store: Option<u64>,
+) -> Result<u64, FaultError> {
+    let active = space.activate();
+    let done = access(space, vm, addr, store);
+    let mut here = CpuSet::EMPTY;
+    here.insert(vm.machine().this_cpu());
+    vm.machine().shootdown(space.tag(), &here, Flush::Space);
+    drop(active);
+    done
 }

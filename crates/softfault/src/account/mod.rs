@@ -42,8 +42,10 @@ events! {
     SharedMap = "shared_map",
     /// A private page of a pool was mapped.
     HugetlbPrivate = "hugetlb_private",
-    /// A child got no page, because the pool had none for it.
+    /// A child got no page, because the pool had none for a copy of a pinned one, or the parent had lost it.
     ForkNoHugePage = "fork_no_huge_page",
+    /// Entries that lost their page of a pool to the process with the reservation.
+    HugePageTaken = "huge_page_taken",
     /// Pages of shared objects mapped by a fault on a neighbour.
     MapAround = "map_around",
     /// Page tables installed.
@@ -78,6 +80,8 @@ events! {
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Faults refused: the pool of huge pages is empty.
     RefusedNoHugePage = "fault_refused_no_huge_page",
+    /// Refused: the process with the reservation has taken the page of the pool.
+    RefusedTaken = "fault_refused_taken",
     /// Faults refused: the subpool has its most pages.
     RefusedSubpoolFull = "fault_refused_subpool_full",
     /// Surplus pages that came to a pool of huge pages.
@@ -321,7 +325,7 @@ events! {
 }
 
 /// Words reserved for events in each CPU's data.
-pub(crate) const NR_EVENTS: usize = 144;
+pub(crate) const NR_EVENTS: usize = 152;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
 /// Counters and free frames at one moment; as `/proc/vmstat`.

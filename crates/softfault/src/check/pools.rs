@@ -17,20 +17,8 @@ impl<M: Machine> Vm<M> {
         for space in spaces {
             space.for_each_claims_at_rest(&mut |_, pool, nr| nr_private[pool as usize] += nr);
         }
-        for pfn in self.frames.numbers() {
-            if let Some(pool) = self.pool_of(pfn) {
-                nr_private[pool as usize] += self.nr_claims_of_page(pfn);
-            }
-        }
         PoolId::ALL.into_iter().try_for_each(|pool| self.check_pool(pool, nr_private[pool as usize]))?;
         self.subpools().try_for_each(|id| self.check_subpool(id, spaces))
-    }
-
-    /// I59: claims of a private page of a pool.
-    fn nr_claims_of_page(&self, pfn: Pfn) -> u64 {
-        let state = self.frames.desc(pfn).state();
-        let is_private = state.kind() == FrameKind::Anon && self.frames.is_of_pool(pfn);
-        if is_private { state.nr_maps().saturating_sub(1) } else { 0 }
     }
 
     fn check_pool(&self, pool: PoolId, nr_private: u64) -> Result<(), Broken> {
@@ -75,11 +63,9 @@ impl<M: Machine> Vm<M> {
         let (blocks, link) = (&self.frames.blocks, OptPfn::some(id.0).to_word());
         let is_of_pool = |b: &BlockId| blocks.at(*b).pool_order() == Some(data.pool().order());
         let is_its_page = |b: &BlockId| self.frames.desc(b.first_frame()).link.get() == link;
-        let its_pages = || blocks.there().filter(is_of_pool).filter(is_its_page);
-        let nr_pages = its_pages().count() as u64;
-        // I61: of private mappings of its objects, and of private pages that several entries name.
-        let of_pages: u64 = its_pages().map(|b| self.nr_claims_of_page(b.first_frame())).sum();
-        let mut nr_private = of_pages;
+        let nr_pages = blocks.there().filter(is_of_pool).filter(is_its_page).count() as u64;
+        // I61: of private mappings of its objects.
+        let mut nr_private = 0;
         for space in spaces {
             space.for_each_claims_at_rest(&mut |object, _, nr| {
                 nr_private += if self.object_subpool(object) == Some(id) { nr } else { 0 };

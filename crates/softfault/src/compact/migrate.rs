@@ -22,9 +22,9 @@
 use super::MigrateRefusal;
 use super::moves::{MAPS_MAX, MOVES_MAX, Movable, Move};
 use crate::account::Event;
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{Pfn, Vpn};
 use crate::frame::FrameKind;
-use crate::machine::{CpuSet, Flush, Machine};
+use crate::machine::Machine;
 use crate::mem;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
@@ -161,33 +161,5 @@ impl<'vm, M: Machine> Migration<'vm, M> {
 impl<M: Machine> Drop for Migration<'_, M> {
     fn drop(&mut self) {
         self.put_back_from(0);
-    }
-}
-
-impl<M: Machine> Vm<M> {
-    /// Shoots down the translations of entries that were taken, once for each space, and waits for the
-    /// sections that may have seen them.
-    pub(super) fn shoot_down_taken<'e, 'vm: 'e>(
-        &'vm self,
-        nr: usize,
-        entry_at: &dyn Fn(usize) -> Option<&'e TakenEntry<'vm, M>>,
-    ) {
-        let mut all_cpus = CpuSet::EMPTY;
-        for i in 0..nr {
-            let Some(entry) = entry_at(i) else { continue };
-            let is_same = |j: usize| entry_at(j).is_some_and(|other| other.space == entry.space);
-            if (0..i).any(is_same) {
-                continue;
-            }
-            let pages = (i..nr).filter(|j| is_same(*j)).filter_map(entry_at).map(TakenEntry::pages);
-            let (first, end) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), of| (lo.min(of.start), hi.max(of.end)));
-            let space = self.borrow_space(entry.space);
-            space.shootdown(Flush::Pages(PageRange::new(first, end)));
-            space.cpus().iter().for_each(|cpu| all_cpus.insert(cpu));
-        }
-        if !self.machine.shootdown_is_grace() && !all_cpus.is_only(self.machine.this_cpu()) {
-            self.count(Event::Grace, 1);
-            self.grace(&all_cpus);
-        }
     }
 }

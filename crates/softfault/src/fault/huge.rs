@@ -18,7 +18,7 @@
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
 use super::prealloc::{HugeParts, Need, Prealloc, Twin};
-use super::{FaultDone, FaultError, Turn};
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
@@ -198,8 +198,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.cow_break_huge(fault, pmd, seen, leaf, prealloc)
             }
             Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),
-            // Of a page of a pool: this child of a fork, or its mapping, got none.
-            Entry::Poison => Turn::Refused(FaultError::NoHugePage),
+            Entry::Poison => self.fix_lost_of_pool(fault, pmd, seen, prealloc),
             Entry::None | Entry::Table(_) | Entry::Guard | Entry::Swap(_) => Turn::Raced,
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
         }

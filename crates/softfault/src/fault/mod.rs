@@ -46,9 +46,11 @@ use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::mem::SourceFailed;
 use crate::notify::notice::Why;
+use crate::rmap::MayTake;
 use crate::source::file::{Ahead, FileRead};
 use crate::source::file_write::StoreToFile;
 use crate::source::fill_large::{FillRefusal, LargeFill};
+use crate::source::slot::PageFrame;
 use crate::source::transit::{NotRead, Transit};
 use crate::space::AddressSpace;
 use crate::space::reclaim::retries::Retries;
@@ -100,6 +102,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Fill(LargeFill<'vm, M>),
     /// The fault owns an entry of a private mapping of a pool's pages.
     FillPool(PoolFill<'vm, M>),
+    /// The pool has no page for a copy, which the owner of this page needs: others will lose it.
+    PoolIsDry(PageFrame),
     /// The page comes from a pool, and its mutex is needed first: of that object and index in huge pages.
     Lock(ObjectId, u64),
 }
@@ -167,7 +171,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
         let (mut told, mut retries, mut is_major, mut read_mark) = (None, Retries::default(), false, None);
-        let mut mutex = None;
+        let (mut mutex, mut may_take) = (None, None);
         loop {
             if mutex.is_some() && !turn.keeps_mutex() {
                 prealloc.note_no_mutex();
@@ -178,6 +182,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_) | Turn::FillPool(_)) {
                 prealloc.set_told(0);
                 told = None;
+                if !matches!(turn, Turn::Tell(_)) {
+                    may_take = None;
+                }
             }
             match turn {
                 Turn::Done(done) => {
@@ -220,8 +227,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::FillPool(fill) => {
                     // To zero or copy 1 GiB takes long.
                     prealloc.give_back_all();
-                    turn = fill.finish(self);
+                    turn = fill.finish(self, may_take.as_ref());
                     continue;
+                }
+                Turn::PoolIsDry(page) => {
+                    if !self.makes_room(request, &mut prealloc, &mut retries) {
+                        may_take = Some(MayTake::from_others(self, page));
+                    }
                 }
                 Turn::Split(splitting) => splitting.finish(self),
                 Turn::SwapIn(slot) => {

@@ -61,6 +61,10 @@ pub enum FaultError {
     NoRoom,
     /// The pool of huge pages has no page for a mapping without a reservation: SIGBUS, `BUS_ADRERR`.
     NoHugePage,
+    /// The place has lost its page of a pool, which was shared since fork(2): the process with the reservation has stored to the
+    /// page, and the pool had no other. Or the page was pinned at fork(2), and the pool had none for a copy. SIGBUS, `BUS_ADRERR`,
+    /// until the program unmaps the page.
+    Taken,
     /// The subpool of the object has its most pages, of a mapping without a reservation: SIGBUS, `BUS_ADRERR`.
     SubpoolFull,
     /// No frame; nothing was changed. The embedder decides what happens next.
@@ -82,6 +86,7 @@ impl FaultError {
             FaultError::Missing => Event::RefusedMissing,
             FaultError::NoRoom => Event::RefusedNoRoom,
             FaultError::NoHugePage => Event::RefusedNoHugePage,
+            FaultError::Taken => Event::RefusedTaken,
             FaultError::SubpoolFull => Event::RefusedSubpoolFull,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
@@ -100,6 +105,7 @@ impl core::fmt::Display for FaultError {
             FaultError::Missing => "address: the page is missing, and the embedder installs it",
             FaultError::NoRoom => "address: the file has no room for the page",
             FaultError::NoHugePage => "address: the pool of huge pages is empty",
+            FaultError::Taken => "address: another process has taken the huge page",
             FaultError::SubpoolFull => "address: the subpool has its largest number of huge pages",
             FaultError::OutOfFrames => "out of frames",
         })

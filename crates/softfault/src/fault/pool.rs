@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! touch    section: entry, which is empty ─▶ Busy │ a page of the pool, zeroed ─▶ the entry
-//! store    section: entry ─▶ Busy; the page: one entry less, COPIED │ shootdown, grace ─▶ a page of the pool, copied ─▶ the entry
+//! store    section: entry ─▶ Busy; the page: one entry less, COPIED │ a page of the pool ─▶ shootdown, grace ─▶ copied ─▶ the entry
+//! dry      the pool has none for the copy: refused; the owner of the page takes it from the others       rmap/pool_owner.rs
+//! lost     a place that reserves and has no claim: section: entry ─▶ Busy │ a claim ─▶ the entry is empty, or lost still
 //! ```
 //! Where the mapping shows an object that has the page, see `pool_object.rs`. For the second half of both see `pool_fill.rs`.
 //!
 //! The entry comes before the page. So of those who want it one takes a page from the pool, and no other one is refused
-//! the page that this one is about to give back. In a mapping that reserves, an empty entry is a claim to a page, and so
-//! is each entry but one of a shared page (`frame/pool_page.rs`): only a first touch without a reservation is refused.
+//! the page that this one is about to give back. In a mapping that reserves, an empty entry is a claim to a page, and a page is
+//! its owner's (`frame/pool_page.rs`): only a mapping without a reservation is refused.
 //!
 //! Locks on entry: a section, whose token each [`Fault`] has.
 
@@ -81,11 +83,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let Ok(old) = pmd.slot.take(seen) else { return Turn::Raced };
         match desc.begin_copy() {
-            Ok(()) => Turn::FillPool(self.new_pool_page(fault, pmd, Origin::Private(old), Claim::Reserved)),
+            Ok(()) => Turn::FillPool(self.new_pool_page(fault, pmd, Origin::Private(old), Claim::Nothing)),
             Err(NoCopy::Alone | NoCopy::UnderWay) => {
                 pmd.slot.resolve(Entry::Leaf(old));
                 Turn::Raced
             }
         }
+    }
+
+    /// The place has lost its page. A mapping that reserves has lost a claim, and is given one if there is one by now.
+    pub(crate) fn fix_lost_of_pool(
+        &self,
+        fault: &Fault<'_>,
+        pmd: PmdSlot<'vm, M::Format>,
+        seen: Seen,
+        prealloc: &mut Prealloc<'vm, M>,
+    ) -> Turn<'vm, M> {
+        if fault.claim_of_place() == Claim::Nothing {
+            return Turn::Refused(FaultError::Taken);
+        }
+        if fault.request.want == Want::Ready {
+            return Turn::Refused(FaultError::Missing);
+        }
+        if !prealloc.may_claim() {
+            return Turn::Need(Need::Place);
+        }
+        if pmd.slot.replace(seen, Entry::Busy).is_err() {
+            return Turn::Raced;
+        }
+        Turn::FillPool(self.new_pool_page(fault, pmd, Origin::Lost, Claim::Nothing))
     }
 }

@@ -4,10 +4,11 @@
 //! zeroes       nothing was there
 //! private      shootdown, grace: what others wrote until now belongs in the copy
 //! object       shootdown, if the entry showed the page; others store to it meanwhile
-//! then         a page of the pool ─▶ its bytes ─▶ head and tails ─▶ the entry
+//! then         a page of the pool, before these ─▶ its bytes ─▶ head and tails ─▶ the entry
+//! lost         a claim ─▶ the entry is empty, and the fault begins again
 //! ```
 //! Only a page without a claim may be refused, and a copy may fail with the memory of the old page. Then the entry is what
-//! it was.
+//! it was. The owner of a private page takes it from the others then (`rmap/pool_owner.rs`).
 //!
 //! Locks on entry: none; a section, until the entry is `Busy`.
 
@@ -17,11 +18,13 @@ use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn};
-use crate::frame::{Claim, PoolId, SubpoolId};
+use crate::frame::{Claim, PoolId, PoolRefusal, SubpoolId};
 use crate::machine::{Flush, Machine};
 use crate::mem::SourceFailed;
 use crate::pace::Pace;
 use crate::program;
+use crate::rmap::MayTake;
+use crate::source::slot::PageFrame;
 use crate::space::vma::VmaFlags;
 use crate::space::{AddressSpace, Vm};
 use crate::table::format::{Entry, Leaf};
@@ -35,6 +38,8 @@ pub(super) enum Origin {
     Private(Leaf),
     /// Those of the object's own page, which the entry has named if `Shown`.
     Object(Leaf, Shown),
+    /// None yet: the place has to have a claim first.
+    Lost,
 }
 
 /// Whether an entry named the page before it was `Busy`.
@@ -50,6 +55,8 @@ pub(crate) struct PoolFill<'vm, M: Machine> {
     pmd: PmdSlot<'vm, M::Format>,
     origin: Origin,
     claim: Claim,
+    /// Whether the mapping reserves: a private page is its, and not its children's.
+    is_owner: bool,
     pool: PoolId,
     /// The subpool of the object, which counts the page.
     subpool: Option<SubpoolId>,
@@ -69,11 +76,12 @@ impl Fault<'_> {
 }
 
 impl Origin {
-    /// Returns the old entry if it can be restored, else an empty one.
+    /// Returns the old entry.
     fn before(self) -> Entry {
         match self {
-            Origin::Object(from, Shown::Yes) => Entry::Leaf(from),
-            Origin::Zeroes | Origin::Private(_) | Origin::Object(_, Shown::No) => Entry::None,
+            Origin::Object(from, Shown::Yes) | Origin::Private(from) => Entry::Leaf(from),
+            Origin::Zeroes | Origin::Object(_, Shown::No) => Entry::None,
+            Origin::Lost => Entry::Poison,
         }
     }
 }
@@ -109,24 +117,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let subpool = self.vm.object_subpool(found.object());
         let leaf = Leaf { pfn: self.vm.frames.zero, rights: found.entry_rights(), accessed: true, dirty };
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
-        PoolFill { pmd, origin, claim, pool, subpool, leaf, index: found.index_of(pmd.base), sub_page }
+        let is_owner = fault.claim_of_place() == Claim::Reserved;
+        PoolFill { pmd, origin, claim, is_owner, pool, subpool, leaf, index: found.index_of(pmd.base), sub_page }
     }
 }
 
 impl<'vm, M: Machine> PoolFill<'vm, M> {
     /// Is refused if the pool, or the subpool, has no page for a mapping without a reservation, or the page cannot be
-    /// copied; the entry is as it was.
-    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> Turn<'vm, M> {
+    /// copied; the entry is as it was. The owner of the page takes it from others, if it `may_take` by now.
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>, may_take: Option<&MayTake<'vm, M>>) -> Turn<'vm, M> {
         let vm = space.vm;
-        self.leave_old(space);
         let (pool, nr_pages) = (self.pool, self.pmd.nr_pages());
+        if let Origin::Lost = self.origin {
+            return self.claim_again(vm);
+        }
         let pfn = match vm.take_in(self.subpool, pool, self.claim) {
             Ok(pfn) => pfn,
-            Err(refused) => {
-                self.pmd.slot.resolve(self.origin.before());
-                return Turn::Refused(refused.into());
-            }
+            Err(refused) => return self.without_page(space, refused, may_take),
         };
+        self.leave_old(space);
         if let Err(failed) = self.write_bytes(vm, pfn) {
             return self.abandon(vm, pfn, failed);
         }
@@ -134,7 +143,7 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
         self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn, ..self.leaf }));
         let here = space.here();
         match self.origin {
-            Origin::Zeroes => {
+            Origin::Zeroes | Origin::Lost => {
                 here.rss.add(Rss::Anon, nr_pages);
                 here.count_done(Event::HugetlbPrivate);
                 return Turn::Done(FaultDone::Huge);
@@ -150,10 +159,48 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
         Turn::Done(FaultDone::Copied)
     }
 
+    /// The pool has no page, so the entry stays what it was, unless its owner has the old page alone now.
+    #[cold]
+    fn without_page(
+        self,
+        space: &AddressSpace<'vm, M>,
+        refused: PoolRefusal,
+        may_take: Option<&MayTake<'vm, M>>,
+    ) -> Turn<'vm, M> {
+        let (vm, mut now) = (space.vm, self.origin.before());
+        let mut turn = Turn::Refused(refused.into());
+        if let Origin::Private(from) = self.origin {
+            // The entry counts again: nobody else has the last one.
+            vm.abandon_copy_of(from.pfn);
+            if self.is_owner {
+                let page = PageFrame { pfn: from.pfn, order: self.pool.order() };
+                turn = match may_take.map(|how| vm.take_from_others(page, how)) {
+                    Some(Ok(())) if vm.frames.desc(from.pfn).is_sole_of_pool() => {
+                        now = Entry::Leaf(Leaf { pfn: from.pfn, ..self.leaf });
+                        space.here().count_done(Event::CowReuse);
+                        Turn::Done(FaultDone::Reused)
+                    }
+                    // Another operation owns an entry for a moment.
+                    Some(Ok(())) => Turn::Wait,
+                    None | Some(Err(_)) => Turn::PoolIsDry(page),
+                };
+            }
+        }
+        self.pmd.slot.resolve(now);
+        turn
+    }
+
+    /// An empty entry of a mapping that reserves is a claim.
+    fn claim_again(self, vm: &Vm<M>) -> Turn<'vm, M> {
+        let claimed = vm.reserve_in(self.subpool, self.pool, 1);
+        self.pmd.slot.resolve(if claimed.is_ok() { Entry::None } else { Entry::Poison });
+        claimed.map_or_else(|refused| Turn::Refused(refused.into()), |()| Turn::Again)
+    }
+
     fn write_bytes(&self, vm: &Vm<M>, to: Pfn) -> Result<(), SourceFailed> {
         let (order, sub_page) = (self.pool.order(), self.sub_page.into());
         match self.origin {
-            Origin::Zeroes => {
+            Origin::Zeroes | Origin::Lost => {
                 vm.zero_blocks(to, order, sub_page);
                 Ok(())
             }
@@ -166,20 +213,16 @@ impl<'vm, M: Machine> PoolFill<'vm, M> {
     #[cold]
     fn abandon(self, vm: &Vm<M>, to: Pfn, SourceFailed(pfn): SourceFailed) -> Turn<'vm, M> {
         vm.free_pool_page(to, self.claim);
-        let before = match self.origin {
-            Origin::Private(from) => {
-                vm.abandon_copy_of(from.pfn);
-                Entry::Leaf(from)
-            }
-            other => other.before(),
-        };
-        self.pmd.slot.resolve(before);
+        if let Origin::Private(from) = self.origin {
+            vm.abandon_copy_of(from.pfn);
+        }
+        self.pmd.slot.resolve(self.origin.before());
         Turn::SourceFailed(pfn)
     }
 
     /// Makes sure that nobody uses the old page through this entry any more.
     fn leave_old(&self, space: &AddressSpace<'vm, M>) {
-        if self.origin.before() != Entry::None || matches!(self.origin, Origin::Private(_)) {
+        if self.origin.before() != Entry::None {
             space.shootdown(Flush::Pages(self.pmd.span()));
         }
         if let Origin::Private(_) = self.origin {

@@ -120,7 +120,7 @@ pub(crate) use mem_sections::{BlockPieces, DescCursor, Descs};
 pub use out_of_frames::OutOfFrames;
 pub(crate) use pool::PoolId;
 pub use pool_counts::HugetlbCounts;
-pub(crate) use pool_page::{NoCopy, NoShare};
+pub(crate) use pool_page::{NoClaim, NoCopy, NoShare};
 pub(crate) use pool_target::PoolTarget;
 pub(crate) use pool_words::{Claim, Pool};
 pub(crate) use reserve::{Pressure, Reserve};

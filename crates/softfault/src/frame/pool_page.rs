@@ -1,27 +1,29 @@
 //! A page of a pool that is private memory: its head's descriptor counts entries and pins, as that of a small page.
 //!
 //! ```text
-//! n entries   n - 1 claims to pages of the pool: each entry but the last can be given a page of its own
-//! share       a claim, then one entry more; no claim, no entry; pinned: the claim is the copy's   fork
-//! copy        one entry less, COPIED set: the claim is the copier's    ─▶ ... ─▶ COPIED clear
-//! drop        one entry less: its claim ends, or stays with the mapping; the last one frees
+//! share       one entry more, and no claim; pinned: the child needs a copy                         fork
+//! copy        one entry less, COPIED set ─▶ a page that is unreserved ─▶ ... ─▶ COPIED clear
+//!             none: COPIED clear, one entry more; the *owner* takes the page from the others: `rmap/pool_owner.rs`
+//! drop        one entry less; the last one frees
+//!             its place keeps a claim: one entry less, COPIED set ─▶ a claim to another page ─▶ COPIED clear; none: as for a copy
 //! ```
-//! So a store to a shared page is never refused its page. While a fault reads the frames for its copy (COPIED), it has no entry
+//! The *owner* of a page is the entry in the mapping that reserves: one at most, since a child's mapping has no reservations. It
+//! has used its claim for this page. While a fault reads the frames for its copy (COPIED), it has no entry
 //! of them any more: the owner of the last one neither drops it nor stores through it until then.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
 //! | one entry | the fault that owns the entry, which is `Busy` | a page of the pool, the caller's alone |
 //! | one more | fork, under the lock bit of an entry that there is | one or more |
-//! | one less, and COPIED | a fault that owns an entry | two or more, not COPIED |
-//! | not COPIED | that fault | COPIED |
-//! | one more, then not COPIED | that fault, if the page cannot be read | COPIED |
+//! | one less, and COPIED | a fault that owns an entry, or a removal whose place keeps a claim | two or more, not COPIED |
+//! | not COPIED | the same | COPIED |
+//! | one more, then not COPIED | the same, if the pool has no page for the copy, or the page cannot be read | COPIED |
 //! | one less | a removal, after the grace period | one or more |
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::desc::{FrameKind, FrameState, MAP_ONE, MAPPED, MapsFull};
-use super::{Claim, FrameDesc, Memory, PoolId};
+use super::{Claim, FrameDesc, Memory, PoolId, SubpoolId};
 use crate::addr::Pfn;
 use crate::machine::Machine;
 use crate::sync::Ordering;
@@ -34,9 +36,13 @@ const COPIED: u64 = MAPPED;
 pub(crate) enum NoCopy {
     /// It has the only entry.
     Alone,
-    /// Another fault copies it.
+    /// Another fault copies it, or a removal looks for a page in its place.
     UnderWay,
 }
+
+/// The pool has no page for a place that keeps a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoClaim;
 
 /// Why fork does not share a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +67,7 @@ impl FrameDesc {
         state.kind() == FrameKind::Anon && state.nr_maps() == 1 && !state.is_copied()
     }
 
-    /// A fault that owns an entry gives it up for a copy: the frames stay until [`end_copy_of`](Memory::end_copy_of), and
-    /// the claim of the entry is the caller's.
+    /// A fault that owns an entry gives it up for a copy: the frames stay until [`end_copy_of`](Memory::end_copy_of).
     pub(crate) fn begin_copy(&self) -> Result<(), NoCopy> {
         let mut seen = self.state();
         loop {
@@ -87,11 +92,11 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).assign(FrameKind::Anon, 1, family, index);
     }
 
-    /// One entry more. The caller has a claim to a page for it, and the lock bit of an entry.
+    /// One entry more. The caller has the lock bit of an entry.
     ///
     /// # Errors
     ///
-    /// [`NoShare`]; the claim is still the caller's, for a copy.
+    /// [`NoShare`]; nothing has changed.
     pub(crate) fn share_pool_page(&self, first: Pfn) -> Result<(), NoShare> {
         let desc = self.frames.desc(first);
         // A pin changes the word by a read-modify-write, too (I23).
@@ -107,17 +112,34 @@ impl<M: Machine> Memory<M> {
 
     /// An entry is gone, and every section that saw it has ended. With `Claim::Reserved` its place keeps a claim to a page;
     /// `false` if it has none: the page stays with its pins, and the pool has no other.
-    pub(crate) fn drop_pool_page(&self, first: Pfn, then: Claim) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`NoClaim`]: the page stays with its other entries, and the pool has no other for the place. Nothing has changed. Never
+    /// without a claim.
+    pub(crate) fn drop_pool_page(&self, first: Pfn, then: Claim) -> Result<bool, NoClaim> {
         let (desc, subpool) = (self.frames.desc(first), self.subpool_of(first));
         let pool = self.pool_of_page(first);
         let mut seen = desc.state();
         loop {
             debug_assert!(seen.nr_maps() > 0, "I59: an entry is counted");
-            if seen.nr_maps() == 1 && seen.is_copied() {
-                // The copier waits for sections only.
-                self.machine.relax();
-                seen = desc.state();
-                continue;
+            match () {
+                () if seen.nr_maps() == 1 && seen.is_copied() => {
+                    // The copier waits for sections only.
+                    self.machine.relax();
+                    seen = desc.state();
+                    continue;
+                }
+                () if seen.nr_maps() > 1 && then == Claim::Reserved => {
+                    // As for a copy: nobody else asks for a page meanwhile, for want of this one.
+                    if desc.begin_copy().is_ok() {
+                        return self.claim_in_place_of(first, subpool, pool);
+                    }
+                    self.machine.relax();
+                    seen = desc.state();
+                    continue;
+                }
+                () => {}
             }
             match desc.state.compare_exchange(seen.0, seen.0 - MAP_ONE, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => break,
@@ -125,18 +147,24 @@ impl<M: Machine> Memory<M> {
             }
         }
         if seen.nr_maps() > 1 {
-            // One of the claims of the page becomes that of the place, or nobody's.
-            if then == Claim::Nothing {
-                self.unreserve_in(subpool, pool, 1);
-            }
-            return true;
+            return Ok(true);
         }
         if seen.pins() > 0 {
             // The last pin frees it.
-            return then == Claim::Nothing || self.reserve_in(subpool, pool, 1).is_ok();
+            return Ok(then == Claim::Nothing || self.reserve_in(subpool, pool, 1).is_ok());
         }
         self.free_pool_page(first, then);
-        true
+        Ok(true)
+    }
+
+    /// The caller has given an entry up, as for a copy: its place gets a claim to another page, or the entry is one again.
+    fn claim_in_place_of(&self, first: Pfn, subpool: Option<SubpoolId>, pool: PoolId) -> Result<bool, NoClaim> {
+        if self.reserve_in(subpool, pool, 1).is_err() {
+            self.abandon_copy_of(first);
+            return Err(NoClaim);
+        }
+        self.end_copy_of(first);
+        Ok(true)
     }
 
     /// The copy is made: other entries of the page may be dropped, or be stored through, again.
@@ -144,7 +172,7 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(first).state.fetch_and(!COPIED, Ordering::AcqRel);
     }
 
-    /// The copy is not made: the entry that the fault gave up is one again, and the claim is that of its place.
+    /// The copy is not made: the entry that the fault gave up is one again.
     pub(crate) fn abandon_copy_of(&self, first: Pfn) {
         // Counted before COPIED goes: the owner of another entry is not alone.
         self.frames.desc(first).state.fetch_add(MAP_ONE, Ordering::AcqRel);

@@ -85,11 +85,14 @@ impl LockKind {
             ],
             // A mover, and reclaim, keep an object while they look at a page of it, and may end it: then its claims end.
             Reclaiming => &[Reserving, Subpool, Gathering, Deferred, Leading, Thief, Family, Shard],
+            // A page of a pool that is dropped may be taken from others.
             Writer => &[
-                ObjectResize, Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Shard,
+                ObjectResize, Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard,
             ],
             PoolMutex => &[Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard],
-            ObjectResize => &[Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Shard],
+            ObjectResize => &[
+                Reserving, Subpool, LastResort, Frames, Gathering, Deferred, Leading, Thief, Family, Shard,
+            ],
             // Of an allocation that needs several frames, and reserves when it has them.
             LastResort => &[Reserving, Subpool, Frames, Gathering, Deferred, Leading, Thief],
             // Callers that hold frames wait for it.

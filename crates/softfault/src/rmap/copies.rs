@@ -29,6 +29,7 @@ use crate::notify::tell::Invalidation;
 use crate::pace;
 use crate::section::InSection;
 use crate::source::members::MembersCursor;
+use crate::space::pools::has_claims;
 use crate::space::vma::{ObjectId, Vma};
 use crate::space::{AddressSpace, Visit, Vm};
 use crate::table::entry::Slot;
@@ -71,24 +72,41 @@ struct Drops<'a, 'vm, M: Machine> {
     object: ObjectId,
     displacement: u64,
     range: PageRange,
+    whose: Whose,
+}
+
+/// The mappings whose copies a walk drops.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Those that do not reserve.
+    WithoutClaims,
+    All,
 }
 
 impl<M: Machine> Vm<M> {
     /// Drops every private copy of these pages, which lie beyond the end.
     pub(crate) fn drop_copies(&self, id: ObjectId, pages: ObjectPages) {
+        if self.object_pool(id).is_some() {
+            // The owner of a page last: its place keeps a claim, which is the page when nobody else has it any more.
+            self.drop_copies_of(id, pages, Whose::WithoutClaims);
+        }
+        self.drop_copies_of(id, pages, Whose::All);
+    }
+
+    fn drop_copies_of(&self, id: ObjectId, pages: ObjectPages, whose: Whose) {
         let mut at = MembersCursor::default();
         while let Some(visit) = self.visit_next(id, pages, &mut at) {
-            self.drop_from_member(&visit, id, pages);
+            self.drop_from_member(&visit, id, pages, whose);
         }
     }
 
-    fn drop_from_member(&self, visit: &Visit<'_, M>, object: ObjectId, pages: ObjectPages) {
+    fn drop_from_member(&self, visit: &Visit<'_, M>, object: ObjectId, pages: ObjectPages, whose: Whose) {
         let space = visit.space();
         let pages = visit.pages_of(pages);
         let displacement = visit.identity.displacement;
         let place = |page: u64| Vpn(page.wrapping_add(displacement));
         let range = PageRange::new(place(pages.start), place(pages.end));
-        Drops { space: &space, object, displacement, range }.run();
+        Drops { space: &space, object, displacement, range, whose }.run();
     }
 }
 
@@ -165,8 +183,11 @@ impl<'vm, M: Machine> Drops<'_, 'vm, M> {
         Looked::Next(end)
     }
 
-    /// Whether the VMA maps the object privately, as the member does.
+    /// Whether the VMA maps the object privately, as the member does, and its copies are to be dropped by this walk.
     fn is_its(&self, vma: &Vma) -> bool {
+        if self.whose == Whose::WithoutClaims && has_claims(vma) {
+            return false;
+        }
         vma.object == self.object && vma.is_private() && vma.range.start.0.wrapping_sub(vma.pgoff) == self.displacement
     }
 

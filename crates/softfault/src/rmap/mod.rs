@@ -20,8 +20,10 @@ mod copies;
 pub(crate) mod family;
 mod object;
 mod pool_copies;
+mod pool_owner;
 mod take;
 
+pub(crate) use pool_owner::MayTake;
 pub(crate) use take::{TakeEnded, TakenEntry, TakenHuge};
 
 use crate::addr::{Pfn, Vpn};

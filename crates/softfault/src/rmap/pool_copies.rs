@@ -5,8 +5,8 @@
 //! take     in the section that has found the VMA: a private page ─▶ Busy
 //! settle   shootdown, grace ─▶ the page has one entry less ─▶ none; with a claim, if the mapping reserves
 //! ```
-//! The place keeps its claim, as after `MADV_DONTNEED`: the object may grow again. A place that has lost its page, and has no
-//! claim, stays what it is. A page that lies below the end in part stays whole.
+//! The place keeps its claim, as after `MADV_DONTNEED`: the object may grow again. A page that others have, too, is dropped by them
+//! first (`copies.rs`). A place that has lost its page, and has no claim, stays what it is. A page that lies below the end in part stays whole.
 //!
 //! Locks on entry: `resize` of the object.
 
@@ -67,8 +67,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let PoolCopy { pmd, page, then } = copy;
         self.shootdown_and_wait(Flush::Pages(pmd.span()));
         // The page first: a CPU that finds the entry empty may want it.
-        let has_left = self.vm.drop_pool_page(page, then);
-        pmd.slot.resolve(if has_left { Entry::None } else { Entry::Poison });
+        let is_dropped = self.vm.drop_page_of_place(page, then);
+        pmd.slot.resolve(if is_dropped { Entry::None } else { Entry::Poison });
         self.charge(Rss::Anon, -(pmd.nr_pages() as i64));
         self.vm.count(Event::Unmapped, pmd.nr_pages());
     }

@@ -8,7 +8,7 @@ use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, SwapSlot, Vpn};
-use crate::frame::{Claim, DescCursor, FrameKind, FreeBatch};
+use crate::frame::{Claim, DescCursor, FrameKind, FreeBatch, NoClaim};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::Vm;
@@ -45,7 +45,24 @@ impl<M: Machine> Sink<'_, M> {
             return Entry::None;
         }
         self.nr_anon += nr_pages;
-        if self.vm.drop_pool_page(leaf.pfn, self.then) { Entry::None } else { Entry::Poison }
+        if self.vm.drop_page_of_place(leaf.pfn, self.then) { Entry::None } else { Entry::Poison }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Drops a private page of a pool, whose entry the caller owns. A place that keeps a claim has it to the page itself if the
+    /// pool has no other: then others lose it. `false` if that cannot be, and the place has no claim.
+    pub(crate) fn drop_page_of_place(&self, first: Pfn, then: Claim) -> bool {
+        let drop = |then| self.drop_pool_page(first, then);
+        match drop(then) {
+            Ok(has_claim) => has_claim,
+            Err(NoClaim) if (self.reclaim.take_page)(self, first) => drop(then).unwrap_or(false),
+            Err(NoClaim) => {
+                let dropped = drop(Claim::Nothing);
+                debug_assert!(dropped.is_ok(), "no claim is asked for");
+                false
+            }
+        }
     }
 }
 

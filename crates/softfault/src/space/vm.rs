@@ -42,6 +42,9 @@ pub(crate) struct Reclaim<M: Machine> {
     pub(crate) empty_gib: fn(&Vm<M>) -> bool,
     /// Drops pages of a file that nobody needs, by advice.
     pub(crate) page_out: fn(&Vm<M>, ObjectId, FileId, ObjectPages),
+    /// Takes the private page of a pool that begins there from all others, for its owner, whose entry the caller owns. `false` if
+    /// subscribers would have to be told. Called with the writer lock, or `resize` of an object.
+    pub(crate) take_page: fn(&Vm<M>, Pfn) -> bool,
     /// Takes a frame whose memory failed out of use, if that can be done without telling subscribers of a private page.
     /// Subscribers of spaces that map a page of an object are told.
     pub(crate) poison: fn(&Vm<M>, Pfn),

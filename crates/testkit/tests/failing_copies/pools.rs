@@ -128,7 +128,7 @@ fn a_fork_that_cannot_copy_a_pinned_page() {
         let pin = w.space.pin_page_mut(AT + PAGE, Term::Short).unwrap();
         let child = failing.run(w, || w.space.fork().unwrap());
         check(w.vm, &[w.space, &child]);
-        let expected = if failing.has_failed() { Err(FaultError::NoHugePage) } else { Ok(()) };
+        let expected = if failing.has_failed() { Err(FaultError::Taken) } else { Ok(()) };
         assert_eq!(child.handle_fault(AT, Access::Read).map(drop), expected, "as where the pool has none for it");
         assert_eq!(free(w), (if failing.has_failed() { 2 } else { 1 }, 0));
         pin.write(0, &[9]);

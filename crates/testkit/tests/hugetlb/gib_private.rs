@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 const GONE: Result<(), FaultError> = Err(FaultError::NoHugePage);
+const TAKEN: Result<(), FaultError> = Err(FaultError::Taken);
 const BEYOND: Result<(), FaultError> = Err(FaultError::BeyondObject);
 
 fn own(w: &World<'_>, nr: u64) {
@@ -28,10 +29,10 @@ fn claims_are_the_mappings() {
         w.space.write(AT + GIB - 1, &[2]).unwrap();
         assert_eq!((free(w), order_at(w.space, AT), w.space.rss_pages().anon), ((2, 1), Some(Order::PUD), NR));
         let child = w.space.fork().unwrap();
-        assert_eq!((free(w), child.rss_pages().anon), ((2, 2), NR), "a page for the copy is promised");
+        assert_eq!((free(w), child.rss_pages().anon), ((2, 1), NR), "no page is promised for a copy");
         check(w.vm, &[w.space, &child]);
-        assert_eq!((bytes(&child, AT + 7), touch(&child, AT + GIB)), ([1], GONE), "no claim of its own");
         child.write(AT + 8, &[3]).unwrap();
+        assert_eq!((bytes(&child, AT + 7), touch(&child, AT + GIB)), ([1], GONE), "no claim of its own");
         assert_eq!((free(w), bytes(&child, AT + 7), bytes(w.space, AT + 7)), ((1, 1), [1, 3], [1, 0]));
         assert_eq!((bytes(&child, AT + GIB - 2), order_at(&child, AT)), ([0, 2], Some(Order::PUD)), "all of it");
         w.space.write(AT + 9, &[4]).unwrap();
@@ -42,28 +43,32 @@ fn claims_are_the_mappings() {
     });
 }
 
-/// The parent keeps its page, and the child is the one that fails.
+/// The pool is dry: a child reads until its parent stores.
 #[test]
-fn a_dry_pool_fails_the_child() {
+fn a_child_reads_until_its_parent_stores() {
     with_pool(1, 1, |w| {
         own(w, 1);
-        w.space.write(AT, &[9]).unwrap();
+        w.space.write(AT + GIB - 1, &[9]).unwrap();
         let child = w.space.fork().unwrap();
-        assert_eq!((w.vm.event(Event::ForkNoHugePage), child.rss_pages().anon), (1, 0));
         let grandchild = child.fork().unwrap();
         for space in [&child, &grandchild] {
-            assert_eq!((touch(space, AT), touch(space, AT + GIB - 1)), (GONE, GONE));
+            assert_eq!((touch(space, AT), bytes(space, AT + GIB - 1), space.rss_pages().anon), (GONE, [9], NR));
+        }
+        w.space.write(AT, &[8]).unwrap();
+        check(w.vm, &[w.space, &child, &grandchild]);
+        assert_eq!((bytes(w.space, AT), bytes(w.space, AT + GIB - 1), free(w)), ([8], [9], (0, 0)));
+        for space in [&child, &grandchild] {
+            assert_eq!((touch(space, AT), touch(space, AT + GIB - 1), space.rss_pages().anon), (TAKEN, TAKEN, 0));
             let mut resident = Vec::new();
             space.mincore(AT, GIB, &mut |nr, is_in| resident.push((nr, is_in))).unwrap();
             assert_eq!(resident, [(NR, false)], "a place that has lost its page");
-            assert_eq!((space.madvise(AT, GIB, DONTNEED), touch(space, AT)), (Ok(()), GONE));
+            assert_eq!((space.madvise(AT, GIB, DONTNEED), touch(space, AT)), (Ok(()), TAKEN));
         }
-        assert_eq!((child.mremap(AT, GIB, GIB, MAYMOVE | MREMAP_FIXED, TO), touch(&child, TO)), (Ok(TO), GONE));
+        assert_eq!((child.mremap(AT, GIB, GIB, MAYMOVE | MREMAP_FIXED, TO), touch(&child, TO)), (Ok(TO), TAKEN));
         check(w.vm, &[w.space, &child, &grandchild]);
-        w.space.write(AT, &[8]).unwrap();
         w.space.munmap(AT, GIB).unwrap();
         child.munmap(TO, GIB).unwrap();
-        assert_eq!((touch(&grandchild, AT), free(w)), (GONE, (1, 0)));
+        assert_eq!((touch(&grandchild, AT), free(w)), (TAKEN, (1, 0)));
         assert_eq!((child.mmap(AT, GIB, RW, OWN), touch(&child, AT), free(w)), (Ok(AT), Ok(()), (0, 0)));
     });
 }
@@ -79,7 +84,7 @@ fn a_page_that_is_dropped_comes_again() {
         w.space.write(AT, &[6]).unwrap();
         let child = w.space.fork().unwrap();
         w.space.madvise(AT, GIB, DONTNEED).unwrap();
-        assert_eq!(free(w), (1, 1), "the claim of the shared page is the place's");
+        assert_eq!(free(w), (1, 1), "the place has a claim to the other page");
         check(w.vm, &[w.space, &child]);
         assert_eq!((bytes(&child, AT), bytes(w.space, AT), free(w)), ([6], [0], (0, 0)));
         drop(child);
@@ -105,12 +110,12 @@ fn pins_keep_the_page() {
         pin.write(0, &[7; 8]);
         assert_eq!((bytes(w.space, AT + 700 * HUGE / 2), bytes(&child, AT + 700 * HUGE / 2)), ([7], [0]));
         let second = w.space.fork().unwrap();
-        assert_eq!(touch(&second, AT), GONE, "the pool has none for a copy");
+        assert_eq!(touch(&second, AT), TAKEN, "the pool has none for a copy");
         check(w.vm, &[w.space, &child, &second]);
         w.space.madvise(AT, GIB, DONTNEED).unwrap();
         assert_eq!((touch(w.space, AT), free(w)), (GONE, (0, 0)), "nor for the place of a page that is pinned");
         drop(pin);
-        assert_eq!((free(w), touch(w.space, AT)), ((1, 0), GONE));
+        assert_eq!((free(w), touch(w.space, AT), free(w)), ((1, 0), Ok(()), (0, 0)), "it has a claim again");
         check(w.vm, &[w.space, &child, &second]);
     });
 }
@@ -204,7 +209,7 @@ fn each_frame_of_fork_may_be_refused() {
         own(w, 1);
         w.space.write(AT, &[1]).unwrap();
         let nr_refused = fork_refusing_each_frame(w, free, &|child| {
-            assert_eq!((bytes(child, AT), free(w)), ([1], (1, 1)));
+            assert_eq!((bytes(child, AT), free(w)), ([1], (1, 0)));
         });
         assert_eq!(free(w), (1, 0));
         assert_ne!(nr_refused, 0);
@@ -218,9 +223,9 @@ fn h6_private_claims_of_1_gib_become_surplus() {
         own(w, 1);
         touch(w.space, AT).unwrap();
         let child = w.space.fork().unwrap();
-        assert_eq!((w.vm.demote_hugepages(2), w.vm.set_nr_hugepages(Order::PUD, 0)), (Ok(0), Ok(0)));
+        assert_eq!((w.vm.set_nr_hugepages(Order::PUD, 0), w.vm.demote_hugepages(2)), (Ok(0), Ok(0)));
         let counts = w.vm.hugetlb_counts(Order::PUD).unwrap();
-        assert_eq!((counts.nr, counts.surplus, free(w)), (2, 2, (1, 1)));
+        assert_eq!((counts.nr, counts.surplus, free(w)), (1, 1, (0, 0)), "nothing is kept for a copy");
         drop(child);
         w.space.munmap(AT, GIB).unwrap();
         assert_eq!(w.vm.hugetlb_counts(Order::PUD).unwrap().nr, 0);

@@ -325,6 +325,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 | FaultError::NotRead
                 | FaultError::NoRoom
                 | FaultError::NoHugePage
+                | FaultError::Taken
                 | FaultError::SubpoolFull => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
                 FaultError::Missing => MadviseError::Missing,

@@ -72,7 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let nr_below = nr_below.next_multiple_of(self.vm.nr_pages_per_page(vma)).min(vma.range.nr_pages());
             let below = PageRange::new(vma.range.start, Vpn(vma.range.start.0 + nr_below));
             if let Some(pool) = self.vm.private_pool_of_vma(vma) {
-                self.share_pool(writer, child, (vma.object, pool, below), write_protected)?;
+                self.share_pool(writer, child, (vma, pool, below), write_protected)?;
             } else {
                 self.copy_range(writer, child, below, Wanted::Copies, write_protected)?;
                 let beyond = PageRange::new(below.end, vma.range.end);

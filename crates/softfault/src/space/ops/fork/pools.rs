@@ -1,25 +1,25 @@
 //! Fork of a private mapping of a pool's pages.
 //!
 //! ```text
-//! page, shared by n   lock the entry ─▶ a claim for one more ─▶ n + 1 ─▶ the child's entry, both without the write right
-//! no claim left       the child gets none: a touch there is refused, and the parent keeps its page as it is
-//! pinned              the claim is that of a copy, which the child gets
+//! page, shared by n   lock the entry ─▶ n + 1 ─▶ the child's entry, both without the write right
+//! pinned              the child gets a copy, of a page that is unreserved; none: its place has lost the page
+//! lost                the child's place has lost it, too; where the parent only lacks a claim, the child's place is empty
 //! ```
-//! So a store after the fork is refused its page neither in the parent nor in the child (`frame/pool_page.rs`). If the pool has no page
-//! for that, the child learns it at its first touch, not the parent. The child's mapping has no reservations:
-//! its empty entries are no claims.
+//! No page is needed until one of them stores. The child's mapping has no reservations: its empty entries are no claims, and it
+//! owns no page (`frame/pool_page.rs`).
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
 use super::child::Child;
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Rights};
+use crate::addr::{PageRange, Pfn, Rights};
 use crate::frame::{Claim, NoShare, OutOfFrames, PoolId, SubpoolId};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::vma::ObjectId;
+use crate::space::pools::has_claims;
+use crate::space::vma::Vma;
 use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
 use crate::table::place::PmdSlot;
@@ -30,6 +30,13 @@ use crate::table::take::{self, Next, Part};
 struct PagesOf {
     pool: PoolId,
     subpool: Option<SubpoolId>,
+    /// The child's entry for a place that has lost its page.
+    lost: Entry,
+}
+
+/// A mapping that reserves has lost claims, and no bytes: so its child has lost nothing.
+fn lost_in_child(vma: &Vma) -> Entry {
+    if has_claims(vma) { Entry::None } else { Entry::Poison }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -38,11 +45,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         writer: &Writer<'_, M>,
         child: &mut Child<'_, 'vm, M>,
-        (object, pool, pages): (ObjectId, PoolId, PageRange),
+        (vma, pool, pages): (&Vma, PoolId, PageRange),
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         self.assert_writer(writer);
-        let (source, mut result) = (PagesOf { pool, subpool: self.vm.object_subpool(object) }, Ok(()));
+        let subpool = self.vm.object_subpool(vma.object);
+        let (source, mut result) = (PagesOf { pool, subpool, lost: lost_in_child(vma) }, Ok(()));
         take::for_each_part(&self.vm.machine, self.root, pages, &mut |part| {
             // I58: there is no leaf table.
             let Part::Huge(pmd) = part else { return Next::GoOn };
@@ -68,7 +76,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     Some(entry) => break entry,
                     None => {}
                 },
-                // The parent has no page there, either.
+                Entry::Poison if source.lost == Entry::None => return Ok(()),
                 Entry::Poison => break Entry::Poison,
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
                 Entry::None | Entry::Guard | Entry::Swap(_) | Entry::Table(_) => return Ok(()),
@@ -94,18 +102,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // The child faults it in, as the parent did.
             return Some(Entry::None);
         }
-        // Before the lock bit: a surplus page may have to be found.
-        if self.vm.reserve_in(source.subpool, source.pool, 1).is_err() {
-            // While a fault owns the entry nothing says whose page it is.
-            self.lock_private(pmd)?;
-            pmd.slot.unlock_unchanged();
-            return Some(Entry::Poison);
-        }
-        let shared = self.share_with_claim(pmd, source, write_protected);
-        if shared.is_none() {
-            self.vm.unreserve_in(source.subpool, source.pool, 1);
-        }
-        shared
+        let why = match self.share_locked_of_pool(pmd, write_protected)? {
+            Ok(leaf) => return Some(Entry::Leaf(leaf)),
+            Err(why) => why,
+        };
+        // Before the entry is owned: a surplus page may have to be found.
+        let Ok(to) = self.vm.take_in(source.subpool, source.pool, Claim::Nothing) else {
+            // The pin may have ended since.
+            let shared = self.share_locked_of_pool(pmd, write_protected)?;
+            return Some(shared.map_or(Entry::Poison, Entry::Leaf));
+        };
+        self.copy_page_of_pool(pmd, source, to, why)
     }
 
     fn shows_object(&self, pmd: PmdSlot<'_, M::Format>) -> bool {
@@ -113,26 +120,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         matches!(pmd.slot.observe().entry, Entry::Leaf(leaf) if self.is_of_object(leaf))
     }
 
-    /// The same with a claim, which is used unless this returns `None`.
-    fn share_with_claim(
+    /// Counts one entry more, under the lock bit. `None` as above; an error says why the page cannot be shared.
+    fn share_locked_of_pool(
         &self,
         pmd: PmdSlot<'_, M::Format>,
-        source: PagesOf,
         write_protected: &mut bool,
-    ) -> Option<Entry> {
+    ) -> Option<Result<Leaf, Event>> {
         let leaf = self.lock_private(pmd)?;
         let why = match self.vm.share_pool_page(leaf.pfn) {
             Ok(()) => {
                 let now = Leaf { rights: leaf.rights - Rights::WRITE, ..leaf };
                 *write_protected |= now.rights != leaf.rights;
                 pmd.slot.unlock(now);
-                return Some(Entry::Leaf(now));
+                return Some(Ok(now));
             }
             Err(NoShare::Pinned) => Event::ForkPinned,
             Err(NoShare::MapsFull) => Event::ForkMapsFull,
         };
         pmd.slot.unlock_unchanged();
-        self.copy_page_of_pool(pmd, source, why)
+        Some(Err(why))
     }
 
     /// Takes the lock bit of the entry if it names a private page.
@@ -164,14 +170,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// A copy of a page that cannot be shared, for the child, with the claim that the caller has; the parent and the holder of
+    /// Makes `to` a copy of a page that cannot be shared, for the child; the parent and the holder of
     /// a pin keep the page. Whether the pin has ended since does not matter.
-    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, source: PagesOf, why: Event) -> Option<Entry> {
+    fn copy_page_of_pool(&self, pmd: PmdSlot<'_, M::Format>, source: PagesOf, to: Pfn, why: Event) -> Option<Entry> {
         let vm = self.vm;
         let give_up = |leaf| pmd.slot.resolve(Entry::Leaf(leaf));
-        let old = self.own_private(pmd, &|seen| pmd.slot.take(seen).ok(), &give_up)?;
-        let Ok(to) = vm.take_in(source.subpool, source.pool, Claim::Reserved) else {
-            give_up(old);
+        let Some(old) = self.own_private(pmd, &|seen| pmd.slot.take(seen).ok(), &give_up) else {
+            vm.free_pool_page(to, Claim::Nothing);
             return None;
         };
         self.shootdown_and_wait(Flush::Pages(pmd.span()));
