@@ -281,10 +281,11 @@ fn hugetlbfs_is_mounted_and_has_files() {
     run_ok("hugefs", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
 }
 
-/// Private mappings of files of huge pages: copies, reservations, holes, sizes.
+/// Private mappings of files of huge pages: copies, reservations, holes, sizes; and of a pool without a free page after fork(2).
 #[test]
 fn files_of_huge_pages_are_mapped_privately() {
-    run_ok("hugeprivate", &["--cpus", "2", "--append", "transparent_hugepage=never"]);
+    let options = ["--cpus", "2", "--append", "transparent_hugepage=never"];
+    ["hugeprivate", "hugefork"].iter().for_each(|name| run_ok(name, &options));
 }
 
 /// Pages of 1 GiB, shared and private: the hardware takes an entry of level 2 for one.
@@ -364,8 +365,7 @@ fn huge_pages_are_where_the_knobs_say() {
     }
 }
 
-/// T16: khugepaged makes huge pages of small ones when somebody else's memory
-/// becomes free.
+/// T16: khugepaged makes huge pages of small ones when somebody else's memory becomes free.
 #[test]
 fn memory_becomes_huge_when_another_program_exits() {
     for cpus in ["1", "2"] {
