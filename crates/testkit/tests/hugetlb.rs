@@ -10,6 +10,8 @@ mod demote;
 mod descs;
 #[path = "hugetlb/entries.rs"]
 mod entries;
+#[path = "hugetlb/extremes.rs"]
+mod extremes;
 #[path = "hugetlb/gib.rs"]
 mod gib;
 #[path = "hugetlb/gib_private.rs"]
