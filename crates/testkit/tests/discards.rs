@@ -9,6 +9,26 @@ use common::*;
 use softfault::{Access, FaultError, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+/// A page is taken out where one displacement has it. Another page of the object that has been mapped there since
+/// stays, though its frame is of the object.
+#[test]
+fn another_page_at_the_place_of_a_discarded_one_stays() {
+    in_each_setup(1, 16 << 20, |w| {
+        let object = w.vm.new_shared_object(8 * PAGE).unwrap();
+        map(w.space, BASE, 4, &object, 0);
+        (0..4).for_each(|page| w.space.write(BASE + page * PAGE, b"old").unwrap());
+        map(w.space, BASE + PAGE, 1, &object, 5);
+        w.space.write(BASE + PAGE, b"new").unwrap();
+        let before = w.space.translate_at_rest(BASE + PAGE).unwrap();
+        object.discard(1..3);
+        assert_eq!(w.space.translate_at_rest(BASE + PAGE).map(|leaf| leaf.pfn), Some(before.pfn));
+        assert!(w.space.translate_at_rest(BASE + 2 * PAGE).is_none());
+        assert_eq!(&bytes(w.space, BASE + PAGE), b"new");
+        check(w.vm, &[w.space]);
+        w.space.munmap(BASE, 4 * PAGE).unwrap();
+    });
+}
+
 /// A space that has mapped a page that is taken out finds it gone when the call returns, wherever
 /// the mapping has come from and whatever was done to it.
 #[test]
