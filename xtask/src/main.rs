@@ -9,6 +9,7 @@
 //! | `compare_builds.rs` | `compare-builds`: times this tree against another commit |
 //! | `fuzz.rs` | `fuzz`: searches, corpora, their rate and coverage |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
+//! | `miri.rs` | `miri`: tests under Miri, which follows each access |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | the Debian packages that the tests need |
 //! | `publish.rs` | `package`: checks that the library's package is complete |
@@ -21,6 +22,7 @@ mod compare_builds;
 mod fuzz;
 mod lint;
 mod measure;
+mod miri;
 mod mutants;
 mod packages;
 mod publish;
@@ -56,6 +58,8 @@ enum Task {
     Clients(clients::Options),
     /// Run mutants: wrong variants of the code that a named test must notice
     Mutants(mutants::Options),
+    /// Run small tests under Miri, which a nightly toolchain has
+    Miri(miri::Options),
     /// Check that the library's package is complete and builds
     Package,
     /// Run the experiments and write docs/measurements.md from their output
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Task::Measure(options) => measure::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::CompareBuilds(options) => compare_builds::run(&options),
+        Task::Miri(options) => miri::run(&options),
         Task::Package => publish::check(),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),

@@ -1,5 +1,5 @@
-//! Threads on a machine of 512 frames, for Miri and the thread sanitizer (`cargo xtask miri`, `tsan`): they follow
-//! each access, so a race that no assertion sees fails here. Without them each play is a short test of the counts.
+//! Threads on a machine of 512 frames, for Miri (`cargo xtask miri`), which follows each access: a race that no
+//! assertion sees fails there. Without it each play is a short test of the counts.
 //!
 //! `SOFTFAULT_ROUNDS` is the number of rounds of each play; one without it.
 #![allow(unsafe_code)] // the planted race
@@ -234,7 +234,7 @@ fn stores_meet_holes_and_sizes() {
 
 /// Breaks I6: a plain store to a byte that a program stores to.
 #[test]
-#[ignore = "a race on purpose, which Miri and the thread sanitizer must report"]
+#[ignore = "a race on purpose, which Miri must report"]
 fn a_planted_race_is_reported() {
     let plain = |play: &Play<'_>| {
         let frame = play.space.translate_at_rest(play.private).unwrap().pfn;
