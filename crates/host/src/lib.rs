@@ -88,6 +88,8 @@ mod testing;
 mod ticks;
 mod tlb;
 mod walk;
+#[cfg(test)]
+mod watchdog;
 
 pub use access::{PageFault, Running, Trap};
 pub use barrier::Barrier;

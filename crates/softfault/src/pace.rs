@@ -79,3 +79,40 @@ pub(crate) fn answer<M: Machine>(machine: &M) {
         machine.relax();
     }
 }
+
+/// The steps that a search may still make: its budget, in work and not in time, so that the result is the same on a loaded machine.
+/// The caller says what a step is.
+pub(crate) struct Steps(u64);
+
+/// The steps of a budget are spent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OutOfSteps;
+
+impl Steps {
+    /// So many; `u64::MAX` is more than any search makes.
+    pub(crate) fn new(nr: u64) -> Steps {
+        Steps(nr)
+    }
+
+    /// For a search that goes to its end.
+    pub(crate) fn unbounded() -> Steps {
+        Steps(u64::MAX)
+    }
+
+    /// Spends some steps, also if fewer are left.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfSteps`] if fewer were left; none are then.
+    #[inline]
+    pub(crate) fn spend(&mut self, nr: u64) -> Result<(), OutOfSteps> {
+        let enough = self.0 >= nr;
+        self.0 = self.0.saturating_sub(nr);
+        if enough { Ok(()) } else { Err(OutOfSteps) }
+    }
+
+    /// Whether none are left.
+    pub(crate) fn are_spent(&self) -> bool {
+        self.0 == 0
+    }
+}

@@ -167,11 +167,6 @@ impl<M: Machine> Base<M> {
         self.call_anywhere();
         self.assert_outside();
     }
-
-    /// Whether the clock is past `deadline_ns`; `u64::MAX` is none.
-    pub(crate) fn is_past(&self, deadline_ns: u64) -> bool {
-        deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
-    }
 }
 
 #[cfg(test)]

@@ -184,10 +184,7 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let mut thp = HugeKnobs::DEFAULT.with_enabled(enabled).with_cow(cow);
     // With 511 the daemon collapses what it finds, and no huge page is underused.
     thp.khugepaged.max_ptes_none = random.pick(&[511, 255]);
-    let mut tunables = Tunables::default().with_thp(thp);
-    // The host's clock would decide otherwise.
-    tunables.compact_fault.time_ns = u64::MAX;
-    Vm::new(hosted, tunables).map_err(|e| e.to_string())
+    Vm::new(hosted, Tunables::default().with_thp(thp)).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use softfault::{Pfn, Vm};
 use softfault_host::Hosted;
 
 /// No clock decides what is done.
-const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
+const BUDGET: CompactBudget = CompactBudget::BACKGROUND;
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

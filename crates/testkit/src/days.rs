@@ -19,7 +19,6 @@ mod trouble;
 
 use crate::judge::{check, check_after_exit};
 use crate::op::PAGE;
-use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{AddressSpace, CpuId, HugeKnobs, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
@@ -159,12 +158,7 @@ pub fn run(seed: u64, size: Size, mix: Mix, progress: &mut dyn FnMut(Progress)) 
         .with_arena_bytes(size.bytes)
         .with_swap_bytes(size.bytes / SWAP_SHARE);
     let hosted = Hosted::new(config).map_err(|e| e.to_string())?;
-    // No clock decides what is done, so that a seed repeats a run.
-    let [fault, background] = [CompactBudget::FAULT, CompactBudget::BACKGROUND].map(|b| b.with_time_ns(u64::MAX));
-    let tunables = Tunables::default()
-        .with_thp(HugeKnobs::DEFAULT.with_enabled(Enabled::Madvise))
-        .with_compact_fault(fault)
-        .with_compact_background(background);
+    let tunables = Tunables::default().with_thp(HugeKnobs::DEFAULT.with_enabled(Enabled::Madvise));
     let vm = Vm::new(hosted, tunables).map_err(|e| e.to_string())?;
     let nr_free_before = vm.vmstat().nr_free_pages;
     let mut town = Town::new(&vm, seed, mix);

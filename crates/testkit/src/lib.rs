@@ -33,6 +33,8 @@ pub mod parallel;
 pub mod spread;
 pub mod table;
 mod trouble;
+#[path = "../../host/src/watchdog.rs"]
+pub mod watchdog;
 
 pub use softfault_model::{features, generate, model, native, numbers, op, random, shortest};
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::huge::HUGE;
-use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW, check, patient};
+use common::{DONTNEED, FIXED, PAGE, PRIVATE, Patience, RW, StopAtEnd, check};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
@@ -30,8 +30,6 @@ fn vm_with(nr_cpus: usize, arena_bytes: u64, change: impl FnOnce(&mut HostedConf
     let mut config = HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_zeroed(false);
     let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Always);
     let mut tunables = Tunables::default().with_thp(thp);
-    // Time is the machine's, and nothing here may depend on it.
-    tunables.compact_fault.time_ns = u64::MAX;
     change(&mut config, &mut tunables);
     let hosted = Hosted::new(config).unwrap();
     Vm::new(hosted, tunables).unwrap()
@@ -130,7 +128,7 @@ fn with_defrag_never_nothing_is_moved() {
     vm.set_huge_knobs(&defer).unwrap();
     assert_eq!(write(first + 1), Ok(FaultDone::Installed));
     assert!(vm.poll_compaction_request() && !vm.poll_compaction_request());
-    assert_eq!(vm.compact_step(&patient()), Ok(()));
+    assert_eq!(vm.compact_step(&CompactBudget::BACKGROUND), Ok(()));
     assert_eq!(write(first + 2), Ok(FaultDone::Huge));
     check(&vm, &[&space]);
 }
@@ -179,8 +177,8 @@ fn obstacles_are_named() {
             vm.hold_one_in_each_block(100, 3);
         }
         check(&vm, &[&space]);
-        let refused = vm.compact_step(&patient());
-        let taken = (0..16).filter(|_| vm.compact_step(&patient()).is_ok()).count();
+        let refused = vm.compact_step(&CompactBudget::BACKGROUND);
+        let taken = (0..16).filter(|_| vm.compact_step(&CompactBudget::BACKGROUND).is_ok()).count();
         // Blocks that were free from the beginning do not count.
         if refused.is_err() {
             assert_eq!(taken, 0);
@@ -338,9 +336,11 @@ fn moves_under_use(mode: Mode, strict_bbm: bool) {
                     }
                 }
             });
+            let _stop = StopAtEnd(stop);
             start.wait();
             let running = cpu.enter(space).unwrap();
             let mut round = 0u64;
+            let patience = Patience::new("nothing moves");
             let least = if strict_bbm { 300 } else { 3000 };
             while nr_moved.load(SeqCst) < least || round < 50 {
                 // Children come and go, and pages with them.
@@ -350,8 +350,8 @@ fn moves_under_use(mode: Mode, strict_bbm: bool) {
                 drop(child);
                 space.madvise(SMALL + round % (NR_PAGES - 2) * PAGE, 3 * PAGE, DONTNEED).unwrap();
                 round += 1;
+                patience.check();
             }
-            stop.store(true, SeqCst);
         });
         check(&vm, &[&space]);
     }
@@ -382,7 +382,7 @@ fn pins_that_are_gone_do_not_keep_blocks_from_compaction() {
         for at in pages.iter().filter(|at| frame(**at) % 4 != 0 && kept.iter().all(|pin| pin.pfn().0 != frame(**at))) {
             space.madvise(*at, PAGE, DONTNEED).unwrap();
         }
-        let step = || vm.compact_step(&CompactBudget::BACKGROUND.with_time_ns(u64::MAX));
+        let step = || vm.compact_step(&CompactBudget::BACKGROUND);
         // A few blocks are looked at in an attempt.
         let nr_made = (0..20).filter(|_| step().is_ok()).count();
         assert_eq!(nr_made > 8, !is_kept, "{nr_pins} pins, kept: {is_kept}: {nr_made} blocks");

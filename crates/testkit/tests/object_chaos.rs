@@ -261,7 +261,7 @@ impl<'vm> Actor<'_, 'vm> {
             1 => (0..16).for_each(|i| _ = running.store(BASE + (page + i) % 64 * PAGE, &[1; 8])),
             2 => _ = space.madvise(BASE, 64 * PAGE, DONTNEED),
             3 => _ = space.madvise(AT + page / 512 * 512 * PAGE, 512 * PAGE, DONTNEED),
-            4 => _ = vm.compact_step(&CompactBudget::BACKGROUND.with_time_ns(2_000_000)),
+            4 => _ = vm.compact_step(&CompactBudget::BACKGROUND),
             5 => {
                 _ = space.mlock(AT + page * PAGE, PAGE, MlockFlags::empty());
                 _ = space.munlock(AT + page * PAGE, PAGE);

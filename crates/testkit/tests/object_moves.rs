@@ -9,6 +9,7 @@ use common::objects::{EXTRA, Object, bytes, faulted_frame, map};
 use common::*;
 use softfault::hooks::Class;
 use softfault::policy::around::FaultAround;
+use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
 use softfault::{Access, CompactRefusal, Event, FaultDone, MigrateRefusal, MlockFlags, Order, Pfn, Term};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -161,7 +162,7 @@ fn blocks_with_pages_of_objects_are_emptied() {
         let knobs = w.vm.huge_knobs().with_enabled(Enabled::Always);
         w.vm.set_huge_knobs(&knobs.with_defrag(Defrag::Never)).unwrap();
         let nr_before = (0..nr_huge).take_while(write).count() as u64;
-        let step = |nr_mappings| w.vm.compact_step(&patient().with_nr_mappings(nr_mappings));
+        let step = |nr_mappings| w.vm.compact_step(&CompactBudget::BACKGROUND.with_nr_mappings(nr_mappings));
         assert_eq!(step(0), Err(CompactRefusal::NoBlock));
         map(w.space, EXTRA - PAGE, 1, &object, 0);
         assert_eq!(step(1), Err(CompactRefusal::InTheWay(MigrateRefusal::TooManyMaps)));
@@ -173,7 +174,8 @@ fn blocks_with_pages_of_objects_are_emptied() {
         w.space.munmap(EXTRA + rest.start * HUGE, (nr_huge - rest.start) * HUGE).unwrap();
         w.space.mmap(EXTRA + rest.start * HUGE, (nr_huge - rest.start) * HUGE, RW, PRIVATE | FIXED).unwrap();
         assert_eq!(w.vm.event(Event::PgmigrateSuccess), 0);
-        let made: Vec<u64> = rest.filter(|i| w.vm.compact_step(&patient()).is_ok() && write(i)).collect();
+        let made: Vec<u64> =
+            rest.filter(|i| w.vm.compact_step(&CompactBudget::BACKGROUND).is_ok() && write(i)).collect();
         check(w.vm, &[w.space]);
         assert!(made.len() >= 10, "{nr_before} huge pages, and {}", made.len());
         // The blocks are the huge pages' from now on.

@@ -31,7 +31,7 @@ fn compacted(vm: &Vm<Hosted>, space: &Space<'_>) -> u64 {
     let (mut nr_huge, mut nr_refused) = (0, 0);
     while nr_refused < 40 {
         let at = AT + nr_huge * HUGE;
-        if vm.compact_step(&CompactBudget::BACKGROUND.with_time_ns(u64::MAX)).is_err() {
+        if vm.compact_step(&CompactBudget::BACKGROUND).is_err() {
             nr_refused += 1;
             continue;
         }

@@ -19,7 +19,7 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::notify::tell::Invalidation;
-use crate::pace;
+use crate::pace::{self, Steps};
 use crate::rmap::TakeEnded;
 use crate::source::slot::PageFrame;
 use crate::space::{SpaceVisit, Vm};
@@ -86,7 +86,7 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
     /// [`MigrateRefusal`]; nobody was told then.
     pub(super) fn of_page(vm: &'vm Vm<M>, page: PageFrame, why: Why) -> Result<Self, MigrateRefusal> {
         let mut announced = Announcement::new(vm, why);
-        match announced.find(page, u64::MAX) {
+        match announced.find(page, &mut Steps::unbounded()) {
             Ok(()) => announced.tell(),
             Err(NotAnnounced::Full) => return Err(MigrateRefusal::TooManyMaps),
             Err(NotAnnounced::Stays(refusal)) => return Err(refusal),
@@ -94,15 +94,15 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
         Ok(announced)
     }
 
-    /// Finds the spaces to tell of a private page, before `deadline_ns`. Tells nobody yet.
+    /// Finds the spaces to tell of a private page, within the `steps`. Tells nobody yet.
     ///
     /// # Errors
     ///
     /// [`NotAnnounced`]; pages that were found before are kept.
-    pub(super) fn find(&mut self, page: PageFrame, deadline_ns: u64) -> Result<(), NotAnnounced> {
+    pub(super) fn find(&mut self, page: PageFrame, steps: &mut Steps) -> Result<(), NotAnnounced> {
         let mut found = Places { places: [const { None }; STRETCHES_MAX], nr: 0, are_more: false };
-        let walked = self.vm.rmap_find_subscribed(page, deadline_ns, &mut |visit, pages| found.add(visit, pages));
-        if walked == Err(TakeEnded::OutOfTime) {
+        let walked = self.vm.rmap_find_subscribed(page, steps, &mut |visit, pages| found.add(visit, pages));
+        if walked == Err(TakeEnded::OutOfSteps) {
             return Err(NotAnnounced::Stays(MigrateRefusal::WalkTooLong));
         }
         if found.are_more {

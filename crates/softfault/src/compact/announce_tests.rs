@@ -19,13 +19,13 @@ fn no_more_places_than_there_is_room_for() {
     let pfn = |page| PageFrame { pfn: space.translate_at_rest(at(page)).unwrap().pfn, order: Order::BASE };
     let mut announced = Announcement::new(&vm, Why::Migrate);
     let too_many = Err(NotAnnounced::Stays(MigrateRefusal::TooManyMaps));
-    assert_eq!(announced.find(pfn(0), u64::MAX), too_many);
+    assert_eq!(announced.find(pfn(0), &mut Steps::unbounded()), too_many);
     assert_eq!(announced.nr, 0);
     assert!(children.iter().all(|child| child.nr_visits() == 0), "visits end with the refusal");
     assert!(children[0].unsubscribe(subscriptions.remove(0)).is_ok());
-    assert_eq!(announced.find(pfn(0), u64::MAX), Ok(()));
+    assert_eq!(announced.find(pfn(0), &mut Steps::unbounded()), Ok(()));
     assert_eq!((announced.nr, children[1].nr_visits(), children[0].nr_visits()), (STRETCHES_MAX, 1, 0));
-    assert_eq!(announced.find(pfn(2), u64::MAX), Err(NotAnnounced::Full));
+    assert_eq!(announced.find(pfn(2), &mut Steps::unbounded()), Err(NotAnnounced::Full));
     assert!(!announced.is_told(children[1].frame, Vpn(at(0) >> 12)), "nothing was told yet");
     announced.tell();
     assert!(announced.is_told(children[1].frame, Vpn(at(0) >> 12)));

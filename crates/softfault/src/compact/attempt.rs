@@ -5,6 +5,7 @@
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::machine::Machine;
+use crate::pace::Steps;
 use crate::policy::compact::CompactBudget;
 use crate::space::Vm;
 
@@ -12,7 +13,8 @@ use crate::space::Vm;
 pub(super) struct Attempt<'vm, M: Machine> {
     pub(super) vm: &'vm Vm<M>,
     pub(super) left: CompactBudget,
-    pub(super) deadline_ns: u64,
+    /// Steps of searches that are left.
+    pub(super) steps: Steps,
     /// Whether the frame caches of some CPUs were emptied already.
     pub(super) stole: bool,
     /// Whether a block that is free already will do.
@@ -23,8 +25,8 @@ pub(super) struct Attempt<'vm, M: Machine> {
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
-        let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
-        Attempt { vm, left: *budget, deadline_ns, stole: false, takes_free: true, refusal: CompactRefusal::NoBlock }
+        let (left, steps) = (*budget, Steps::new(budget.nr_steps));
+        Attempt { vm, left, steps, stole: false, takes_free: true, refusal: CompactRefusal::NoBlock }
     }
 
     /// The same for one more free block: those that are free stay so.
@@ -38,8 +40,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.vm.steal_some_caches();
     }
 
-    pub(super) fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
-        self.vm.count(refusal.event(), 1);
+    pub(super) fn refuse(vm: &Vm<M>, refusal: MigrateRefusal) -> CompactRefusal {
+        vm.count(refusal.event(), 1);
         CompactRefusal::InTheWay(refusal)
     }
 
@@ -49,17 +51,19 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(())
     }
 
-    /// Checks the deadline and answers other CPUs. Called between pieces of work. Also ends the attempt if
+    /// Answers other CPUs, and checks that steps are left. Called between pieces of work. Also ends the attempt if
     /// a last-resort allocation waits: the attempt holds frames, and would get no others.
-    pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
-        if self.is_over() {
+    pub(super) fn check_budget(&self) -> Result<(), CompactRefusal> {
+        self.vm.machine.relax();
+        if self.steps.are_spent() {
             return Err(CompactRefusal::OverBudget);
         }
         if self.vm.frames.is_last_resort_active() { Err(CompactRefusal::LastResort) } else { Ok(()) }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    /// Answers other CPUs within a search, and spends steps for it. Returns whether it goes on.
+    pub(super) fn may_search(&mut self, nr_steps: u64) -> bool {
         self.vm.machine.relax();
-        self.vm.machine.now_ns() > self.deadline_ns
+        self.steps.spend(nr_steps).is_ok()
     }
 }

@@ -9,6 +9,7 @@ use super::moves::Move;
 use super::object::ObjectMoves;
 use super::subscribed::SubscribedMoves;
 use crate::machine::Machine;
+use crate::pace::Steps;
 use crate::space::Vm;
 
 /// Pages that move together.
@@ -39,12 +40,12 @@ impl<'vm, M: Machine> Batch<'vm, M> {
         self.subscribed.waiting.take().chain(self.objects.waiting.take()).for_each(not_moved);
     }
 
-    /// Moves all pages and reports the result of each, as [`Migration::finish`] does. Walks end at
-    /// `deadline_ns`.
-    pub(super) fn finish(&mut self, deadline_ns: u64, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
+    /// Moves all pages and reports the result of each, as [`Migration::finish`] does. Walks, and visits of
+    /// the mappings of objects, spend the `steps`.
+    pub(super) fn finish(&mut self, steps: &mut Steps, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         self.private.finish(done);
         // These need that no entry is owned.
-        self.subscribed.run(&mut self.private, deadline_ns, done);
-        self.objects.run(done);
+        self.subscribed.run(&mut self.private, steps, done);
+        self.objects.run(steps, done);
     }
 }

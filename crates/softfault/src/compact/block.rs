@@ -14,7 +14,7 @@ use super::attempt::Attempt;
 use super::batch::Batch;
 use super::candidates::{Candidates, NR_CANDIDATES};
 use super::moves::{Movable, Move, nobody_is_told};
-use super::target::Targets;
+use super::target::{STEPS_PER_QUESTION, Targets};
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
@@ -60,7 +60,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             if self.left.nr_blocks == 0 {
                 return Err(self.refusal);
             }
-            self.check_time()?;
+            self.check_budget()?;
             if self.takes_free
                 && let Some(huge) = self.claim_free()
             {
@@ -101,7 +101,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     /// Empties the candidates in the policy's order, until one is free.
     fn try_candidates(&mut self, found: &mut Candidates) -> Result<Option<HugeFrame>, CompactRefusal> {
         for i in 0..found.nr {
-            self.check_time()?;
+            self.check_budget()?;
             found.blocks[i] = self.summarize(found.numbers[i])?;
         }
         loop {
@@ -142,7 +142,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             if !again || claimed.nr_ours() == BLOCK_FRAMES {
                 break;
             }
-            self.check_time()?;
+            self.check_budget()?;
         }
         self.vm.count(Event::CompactIsolated, targets.nr_claimed);
         drop(targets);
@@ -183,15 +183,15 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                 if batch.is_full() {
                     result = result.and(self.finish(batch, claimed, targets));
                 }
-                self.check_time()?;
+                self.check_budget()?;
                 self.spend_scan(1)?;
                 match self.begin(pfn, batch, targets) {
                     Ok(order) => next = Pfn(pfn.0 + order.nr_pages() as u32),
                     Err(_) if claimed.claim_one(pfn) => {}
                     Err(CompactRefusal::InTheWay(refusal @ (MigrateRefusal::Raced | MigrateRefusal::NotInUse))) => {
-                        result = Err(self.refuse(refusal));
+                        result = Err(Self::refuse(self.vm, refusal));
                     }
-                    Err(CompactRefusal::InTheWay(refusal)) => return Err(self.refuse(refusal)),
+                    Err(CompactRefusal::InTheWay(refusal)) => return Err(Self::refuse(self.vm, refusal)),
                     Err(refusal) => return Err(refusal),
                 }
             }
@@ -219,8 +219,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         };
         let nr_pages = order.nr_pages();
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(nr_pages).ok_or(CompactRefusal::OverBudget)?;
-        let Some(to) = targets.next(order, &mut || !self.is_over()) else {
-            self.check_time()?;
+        let Some(to) = targets.next(order, &mut || self.may_search(STEPS_PER_QUESTION)) else {
+            self.check_budget()?;
             return Err(CompactRefusal::InTheWay(MigrateRefusal::NoTarget));
         };
         self.vm.count(Event::CompactIsolated, nr_pages);
@@ -229,7 +229,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             batch.objects.waiting.add(this);
             return Ok(order);
         }
-        match batch.private.add(this, self.deadline_ns, &nobody_is_told) {
+        match batch.private.add(this, &mut self.steps, &nobody_is_told) {
             Ok(()) => Ok(order),
             Err(MigrateRefusal::Subscribed) if self.left.moves_subscribed => {
                 batch.subscribed.waiting.add(this);
@@ -246,21 +246,21 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     fn finish(
-        &self,
+        &mut self,
         batch: &mut Batch<'vm, M>,
         claimed: &mut ClaimedBlock<'_, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
-        let mut result = Ok(());
+        let mut refused = None;
         let mut done = |this: Move, moved| match moved {
             Ok(()) => this.old_frames().for_each(|pfn| claimed.add(pfn)),
             Err(refusal) => {
                 targets.put_back(this);
-                result = Err(self.refuse(refusal));
+                refused = Some(Self::refuse(self.vm, refusal));
             }
         };
-        batch.finish(self.deadline_ns, &mut done);
-        result
+        batch.finish(&mut self.steps, &mut done);
+        refused.map_or(Ok(()), Err)
     }
 }
 

@@ -3,9 +3,11 @@
 use super::*;
 use crate::addr::Access;
 use crate::frame::{Class, Kind};
+use crate::linux::MapFlags;
 use crate::policy::compact::CompactBudget;
 use crate::policy::huge::Enabled;
 use crate::space::AddressSpace;
+use crate::space::ops::ObjectPart;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
 
@@ -105,33 +107,84 @@ fn a_full_block_is_emptied_into_blocks_of_tables() {
     vm.give_back_huge(made.first, made.content);
 }
 
-/// Pages of a block that have moved when the time ran out, at so many looks at the
-/// clock.
-fn nr_moved_in(nr_looks: u64) -> (Result<(), CompactRefusal>, u64) {
+/// Pages of a block that have moved when so many steps were spent.
+fn nr_moved_in(nr_steps: u64) -> (Result<(), CompactRefusal>, u64) {
     let vm = vm(4096, Tunables::default());
     let space = vm.new_space().unwrap();
     let b = fill_block(&vm, &space);
-    vm.machine().clock_step.set(1);
-    let made = Attempt::new(&vm, &CompactBudget { time_ns: nr_looks, ..CompactBudget::BACKGROUND }).empty(b);
-    vm.machine().clock_step.set(0);
+    let made = Attempt::new(&vm, &CompactBudget { nr_steps, ..CompactBudget::BACKGROUND }).empty(b);
     let nr_moved = (0..40).filter(|page| block_of(&space, *page) != b).count() as u64;
     let result = made.map(|huge| vm.give_back_huge(huge.first, huge.content));
     vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     (result, nr_moved)
 }
 
-/// A batch is 16 pages: the clock is looked at for each of them.
+/// A batch is 16 pages, and each costs a step of the walk for its entry.
 #[test]
-fn the_time_is_looked_at_for_each_page() {
+fn steps_are_spent_for_each_page() {
     let mut worst = 0;
-    for nr_looks in 0..40 {
-        let (result, nr_moved) = nr_moved_in(nr_looks);
-        assert_eq!(result, Err(CompactRefusal::OverBudget), "{nr_looks}");
-        assert!(nr_moved <= nr_looks, "{nr_moved} pages moved in the time of {nr_looks}");
+    for nr_steps in 0..40 {
+        let (result, nr_moved) = nr_moved_in(nr_steps);
+        assert_eq!(result, Err(CompactRefusal::OverBudget), "{nr_steps}");
+        assert!(nr_moved <= nr_steps, "{nr_moved} pages moved with {nr_steps} steps");
         worst = worst.max(nr_moved);
     }
-    assert!(worst >= 16, "a batch that is full is finished before the time is over");
+    assert!(worst >= 16, "a batch that is full is finished before the steps are spent");
     assert_eq!(nr_moved_in(1000), (Ok(()), 40));
+}
+
+/// The CPU runs now and then: each look at the clock finds it a second later.
+#[test]
+fn a_loaded_machine_compacts_as_an_idle_one() {
+    for clock_step in [0, 1_000_000_000] {
+        let vm = vm(4096, Tunables::default());
+        let space = vm.new_space().unwrap();
+        let b = fill_block(&vm, &space);
+        vm.machine().clock_step.set(clock_step);
+        let made = Attempt::new(&vm, &CompactBudget::FAULT).empty(b).unwrap();
+        vm.give_back_huge(made.first, made.content);
+        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+    }
+}
+
+/// An object costs a step for each mapping, each time that its pages are unmapped.
+#[test]
+fn mappings_of_an_object_cost_steps() {
+    let made_with = |nr_steps: u64| {
+        let vm = vm(8192, Tunables::default());
+        let space = vm.new_space().unwrap();
+        let object = vm.new_shared_object(48 << 12).unwrap();
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let at = |i: u64| (1 << 30) + (i << 24);
+        (0..100).for_each(|i| {
+            space.mmap_object(at(i), 48 << 12, RW, flags, ObjectPart::new(&object)).unwrap();
+        });
+        (0..48).for_each(|page| _ = space.handle_fault(at(0) + (page << 12), Access::Write).unwrap());
+        let b = block_of(&space, 0);
+        vm.steal_caches();
+        vm.frames.blocks.at(b).unreserve(1);
+        let mut attempt = Attempt::new(&vm, &CompactBudget { nr_steps, ..CompactBudget::BACKGROUND });
+        let made = attempt.empty(b).map(|huge| vm.give_back_huge(huge.first, huge.content));
+        vm.check(&[&space], &mut std::vec![0; 8192]).unwrap();
+        // A move of an object's page leaves no entry.
+        (0..48).for_each(|page| _ = space.handle_fault(at(0) + (page << 12), Access::Read).unwrap());
+        (made, (0..48).filter(|page| block_of(&space, *page) != b).count())
+    };
+    assert_eq!(made_with(300), (Ok(()), 48));
+    assert_eq!(made_with(150), (Err(CompactRefusal::OverBudget), 32), "the last batch exceeds what is left");
+}
+
+/// Blocks that are visited in vain cost steps.
+#[test]
+fn the_search_for_a_target_costs_steps() {
+    let vm = vm(512 * 600, Tunables::default());
+    vm.hold_one_in_each_block(100, 7);
+    let has_found = |nr_steps: u64| {
+        let mut attempt = Attempt::new(&vm, &CompactBudget { nr_steps, ..CompactBudget::BACKGROUND });
+        let mut may_search = || attempt.may_search(STEPS_PER_QUESTION);
+        Targets::new(&vm, BlockId(1), 1).next(Order::BASE, &mut may_search).is_some()
+    };
+    assert!(has_found(STEPS_PER_QUESTION) && !has_found(STEPS_PER_QUESTION - 1));
 }
 
 /// No block is fuller than the one to be emptied, and there are many.

@@ -26,6 +26,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
+use crate::pace::Steps;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
 use crate::table::format::{Entry, Leaf};
@@ -54,25 +55,25 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         self.nr_moves == MOVES_MAX || self.nr_entries + MAPS_MAX as usize > ENTRIES_MAX
     }
 
-    /// Takes the entries of a frame that is to move, before `deadline_ns`. `is_told` as for
+    /// Takes the entries of a frame that is to move, within the `steps`. `is_told` as for
     /// `rmap_take`. The batch is not full.
     pub(super) fn add(
         &mut self,
         this: Move,
-        deadline_ns: u64,
+        steps: &mut Steps,
         is_told: &dyn Fn(Pfn, Vpn) -> bool,
     ) -> Result<(), MigrateRefusal> {
         let Movable::Private(nr_maps) = self.vm.check_movable(this.from)? else { return Err(MigrateRefusal::Raced) };
         let before = self.nr_entries;
         let number = self.nr_moves as u8;
         let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
-        let walked = self.vm.rmap_take(this.page(), nr_maps, deadline_ns, is_told, &mut |entry| {
+        let walked = self.vm.rmap_take(this.page(), nr_maps, steps, is_told, &mut |entry| {
             entries[*nr] = Some((number, entry));
             *nr += 1;
         });
         let nr_found = (self.nr_entries - before) as u64;
         let refused = match walked {
-            Err(TakeEnded::OutOfTime) => Some(MigrateRefusal::WalkTooLong),
+            Err(TakeEnded::OutOfSteps) => Some(MigrateRefusal::WalkTooLong),
             Err(TakeEnded::Subscribed) => Some(MigrateRefusal::Subscribed),
             Ok(()) if nr_found < nr_maps => Some(MigrateRefusal::Raced),
             Ok(()) => None,

@@ -7,7 +7,7 @@
 //! ```
 //! Small private pages can move, and pages of objects, each with its folio unless that fills a
 //! block. A block that contains anything else (tables, nodes, pinned pages, huge pages) cannot be
-//! emptied. All work is bounded: by a budget of frames and time, by the entries and VMAs that are
+//! emptied. All work is bounded: by a budget of frames and steps of searches, by the entries and VMAs that are
 //! visited for one private frame, and by the mappings of an object.
 //!
 //! An allocation of single frames never compacts. `space/reclaim.rs` calls this through

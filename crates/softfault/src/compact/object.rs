@@ -32,7 +32,7 @@ use crate::frame::PoolId;
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
-use crate::pace::{self, Pace};
+use crate::pace::{self, Pace, Steps};
 use crate::source::keep::KeptObject;
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
@@ -74,8 +74,8 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
     }
 
     /// Moves them and returns the result of each. If one has moved, the caller owns `from` alone
-    /// afterwards, else still `to`.
-    pub(super) fn run(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
+    /// afterwards, else still `to`. Spends a step for each mapping that is visited, if need be more than are left.
+    pub(super) fn run(&mut self, steps: &mut Steps, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         let vm = self.vm;
         let mut done = |this: Move, result: Result<(), MigrateRefusal>| {
             let event = if result.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
@@ -100,7 +100,8 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
             return;
         }
         vm.grace_everywhere();
-        vm.unmap_moving(&mut moving[..nr_moving], Why::Migrate);
+        let nr_visited = vm.unmap_moving(&mut moving[..nr_moving], Why::Migrate);
+        _ = steps.spend(nr_visited);
         for moving in moving.iter().flatten() {
             pace::answer(&vm.machine);
             let result = vm.finish_object_move(moving);
@@ -153,9 +154,10 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Removes the entries of all folios. Adjacent folios are removed in one pass over the spaces.
-    pub(super) fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) {
+    /// Returns the number of mappings that were visited.
+    pub(super) fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) -> u64 {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
-        let mut rest = moving.iter().flatten().peekable();
+        let (mut rest, mut nr_visited) = (moving.iter().flatten().peekable(), 0);
         while let Some(first) = rest.next() {
             let mut pages = ObjectPages { start: first.page, end: first.end() };
             let mut was_mapped = self.was_mapped(first);
@@ -164,9 +166,11 @@ impl<M: Machine> Vm<M> {
                 was_mapped |= self.was_mapped(next);
             }
             if was_mapped {
+                nr_visited += self.object(first.object.id).nr_members.get();
                 self.unmap_object_pages(first.object.id, pages, why);
             }
         }
+        nr_visited
     }
 
     /// Whether an entry may map the page. Exact after the grace period.

@@ -32,7 +32,7 @@ pub enum MigrateRefusal {
     /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than
     /// the budget allows.
     TooManyMaps,
-    /// The time ran out before all spaces that may map it were visited.
+    /// The steps of the budget were spent before all spaces that may map it were visited.
     WalkTooLong,
     /// A space that maps it has subscribers, and the budget does not allow to tell them.
     Subscribed,
@@ -110,7 +110,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::Hugetlb => "frame: is part of a page of a pool of huge pages",
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or held by another CPU",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
-            MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",
+            MigrateRefusal::WalkTooLong => "frame: the budget was spent while its mappings were looked for",
             MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers, who must not be told now",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
             MigrateRefusal::NoTarget => "frame: no frame to move to could be obtained",
@@ -284,7 +284,7 @@ pub enum CompactRefusal {
     NoBlock,
     /// The last block that was tried has a frame that cannot move.
     InTheWay(MigrateRefusal),
-    /// Frames or time ran out.
+    /// The frames or the steps of the budget are spent.
     OverBudget,
     /// A last-resort allocation waits for frames, and no other allocation gets any meanwhile.
     LastResort,
@@ -313,7 +313,7 @@ impl core::fmt::Display for CompactRefusal {
             }
             CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
             CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),
-            CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or time is spent"),
+            CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or steps is spent"),
             CompactRefusal::LastResort => f.write_str("compaction: an allocation waits for frames"),
         }
     }

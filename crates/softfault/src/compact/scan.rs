@@ -13,7 +13,7 @@ use crate::policy::compact::BlockSummary;
 use crate::sync;
 
 /// Blocks of one window, among which candidates are chosen: the number of counts that are read between
-/// two checks of the clock. A guess.
+/// two checks of what is left. A guess.
 const NR_IN_WINDOW: u64 = 256;
 /// Blocks that are searched for full ones, at the end of an attempt without success. A guess.
 const NR_FULL_LOOKS: u64 = 16;
@@ -63,7 +63,7 @@ impl<M: Machine> Attempt<'_, M> {
         let first = blocks.around(self.vm.machine.random() % blocks.nr());
         let mut forgot = false;
         for b in blocks.offering(Kind::Pinned, blocks.names(), first).take(NR_PINNED_LOOKS) {
-            self.check_time()?;
+            self.check_budget()?;
             self.spend_scan(2 * BLOCK_FRAMES)?;
             if self.has_pins(b) {
                 continue;
@@ -158,7 +158,7 @@ impl<M: Machine> Attempt<'_, M> {
                         return self.summarize(b);
                     }
                     Err(refusal) => {
-                        self.refusal = self.refuse(refusal);
+                        self.refusal = Self::refuse(self.vm, refusal);
                         return Ok(now);
                     }
                 }

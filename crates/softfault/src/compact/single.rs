@@ -10,6 +10,7 @@ use super::subscribed::SubscribedMoves;
 use crate::addr::{Order, Pfn};
 use crate::frame::{Content, Fill};
 use crate::machine::Machine;
+use crate::pace::Steps;
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
 use crate::space::reclaim::FrameRefusal;
@@ -73,13 +74,13 @@ impl<M: Machine> Vm<M> {
         let mut result = Ok(());
         match kind {
             Movable::Private(_) => {
-                let mut migration = Migration::new(self);
-                match migration.add(this, u64::MAX, &nobody_is_told) {
+                let (mut migration, mut steps) = (Migration::new(self), Steps::unbounded());
+                match migration.add(this, &mut steps, &nobody_is_told) {
                     Ok(()) => migration.finish(&mut |_, done| result = done),
                     Err(MigrateRefusal::Subscribed) => {
                         let mut moves = SubscribedMoves::new(self);
                         moves.waiting.add(this);
-                        moves.run(&mut migration, u64::MAX, &mut |_, done| result = done);
+                        moves.run(&mut migration, &mut steps, &mut |_, done| result = done);
                     }
                     Err(refusal) => result = Err(refusal),
                 }
@@ -116,7 +117,7 @@ impl<M: Machine> Vm<M> {
         let mut moves = ObjectMoves::new(self, most_mappings);
         moves.waiting.add(this);
         let mut result = Ok(());
-        moves.run(&mut |_, done| result = done);
+        moves.run(&mut Steps::unbounded(), &mut |_, done| result = done);
         result
     }
 }

@@ -16,6 +16,7 @@ use super::migrate::Migration;
 use super::moves::{MOVES_MAX, Move, Moves};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::pace::Steps;
 use crate::space::Vm;
 use core::iter::Peekable;
 
@@ -34,12 +35,12 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
         SubscribedMoves { vm, waiting: Moves::new() }
     }
 
-    /// Moves the pages and reports the result of each, as [`Migration::finish`] does. Walks end at
-    /// `deadline_ns`. `migration` must be empty.
-    pub(super) fn run(&mut self, migration: &mut Migration<'vm, M>, deadline_ns: u64, done: &mut Done<'_>) {
+    /// Moves the pages and reports the result of each, as [`Migration::finish`] does. Walks spend
+    /// the `steps`. `migration` must be empty.
+    pub(super) fn run(&mut self, migration: &mut Migration<'vm, M>, steps: &mut Steps, done: &mut Done<'_>) {
         let mut rest = self.waiting.take().peekable();
         while rest.peek().is_some() {
-            self.run_some(&mut rest, migration, deadline_ns, done);
+            self.run_some(&mut rest, migration, steps, done);
         }
     }
 
@@ -48,13 +49,13 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
         &self,
         rest: &mut Peekable<impl Iterator<Item = Move>>,
         migration: &mut Migration<'vm, M>,
-        deadline_ns: u64,
+        steps: &mut Steps,
         done: &mut Done<'_>,
     ) {
         let mut announced = Announcement::new(self.vm, Why::Migrate);
         let (mut found, mut nr_found) = ([None; MOVES_MAX], 0);
         while let Some(this) = rest.peek().copied() {
-            match announced.find(this.page(), deadline_ns) {
+            match announced.find(this.page(), steps) {
                 Ok(()) => {
                     found[nr_found] = Some(this);
                     nr_found += 1;
@@ -69,7 +70,7 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
             if migration.is_full() {
                 migration.finish(done);
             }
-            if let Err(refusal) = migration.add(this, deadline_ns, &|space, vpn| announced.is_told(space, vpn)) {
+            if let Err(refusal) = migration.add(this, steps, &|space, vpn| announced.is_told(space, vpn)) {
                 done(this, Err(refusal.once_told()));
             }
         }

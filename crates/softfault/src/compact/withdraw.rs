@@ -23,6 +23,7 @@ use crate::addr::{Order, Pfn, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::pace::Steps;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
@@ -111,12 +112,12 @@ impl<M: Machine> Vm<M> {
         let mut taken = Withdrawn { vm: self, entries: [None; MAPS_MAX as usize], nr_entries: 0, announced };
         let (entries, nr, announced) = (&mut taken.entries, &mut taken.nr_entries, &taken.announced);
         let is_told = |space: Pfn, vpn: Vpn| announced.as_ref().is_some_and(|announced| announced.is_told(space, vpn));
-        let walked = self.rmap_take(page, nr_maps, u64::MAX, &is_told, &mut |entry| {
+        let walked = self.rmap_take(page, nr_maps, &mut Steps::unbounded(), &is_told, &mut |entry| {
             entries[*nr] = Some(entry);
             *nr += 1;
         });
         match walked {
-            Err(TakeEnded::OutOfTime) => Err(MigrateRefusal::WalkTooLong),
+            Err(TakeEnded::OutOfSteps) => Err(MigrateRefusal::WalkTooLong),
             Err(TakeEnded::Subscribed) => Err(MigrateRefusal::Subscribed),
             Ok(()) if (taken.nr_entries as u64) < nr_maps => Err(MigrateRefusal::Raced),
             Ok(()) => Ok(taken),

@@ -2,6 +2,7 @@
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::pace::Steps;
 use crate::rmap::{Cursor, Member};
 use crate::section::InSection;
 use crate::space::Vm;
@@ -27,11 +28,11 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         self.call();
         let mut nr = 0;
-        let _ = self.for_each_member(pfn, None, u64::MAX, &mut |frame, index, pace| {
+        let _ = self.for_each_member(pfn, None, &mut Steps::unbounded(), &mut |frame, index, walk| {
             let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
-                pace.search();
+                walk.step()?;
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let place = self.next_place(section.inside(), member, index, &mut at).map(|(_, vpn)| vpn);
                 let found = place.filter(|vpn| self.maps_frame(section.inside(), member, *vpn, pfn));

@@ -23,7 +23,7 @@ use crate::frame::{Fill, FrameKind, Memory, MetaUse};
 use crate::links::{Links, LookupSection};
 use crate::lock::Spin;
 use crate::machine::{LockKind, Machine};
-use crate::pace::Pace;
+use crate::pace::{OutOfSteps, Pace, Steps};
 use crate::sync::{Ordering, Word};
 use core::ops::ControlFlow;
 
@@ -41,7 +41,9 @@ pub(crate) struct FamilyData {
     pub(crate) lock: Word,
     /// First member, an [`OptPfn`].
     pub(crate) first: Word,
-    pub(crate) pad: [Word; 2],
+    /// Times that the lock was taken, and steps of walks under it: what others wait for. Its holder writes it.
+    pub(crate) nr_steps: Word,
+    pub(crate) pad: Word,
 }
 
 /// The space has left the list of its family.
@@ -54,11 +56,42 @@ fn link(word: &Word) -> Option<Pfn> {
 /// Where the line lies in a space's frame: see `SpaceData`.
 pub(crate) const FAMILY_OFFSET: usize = 384;
 
-/// Others had the lock of the family until the deadline.
-pub(crate) struct LockTimeout;
+/// The function that a walk calls with each member's frame, the page index, and itself.
+type VisitMember<'a, M> = dyn FnMut(Pfn, u64, &mut FamilyWalk<'_, M>) -> ControlFlow<()> + 'a;
 
-/// The function that a walk calls with each member's frame, the page index, and its pace.
-type VisitMember<'a, M> = dyn FnMut(Pfn, u64, &mut Pace<'_, M>) -> ControlFlow<()> + 'a;
+/// A walk over the members of a family, under its lock.
+pub(crate) struct FamilyWalk<'a, M: Machine> {
+    _lock: Spin<'a, M>,
+    pace: Pace<'a, M>,
+    head: &'a FamilyData,
+    steps: &'a mut Steps,
+    is_out: bool,
+}
+
+impl<M: Machine> FamilyWalk<'_, M> {
+    /// One search in a section, which enters several nodes of a tree. Breaks if the walk may make no more.
+    pub(crate) fn step(&mut self) -> ControlFlow<()> {
+        self.pace.search();
+        self.head.nr_steps.add_owned(1);
+        self.is_out = self.steps.spend(1).is_err();
+        if self.is_out { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl FamilyData {
+    /// Takes the lock of the founder's line. `steps` are spent for those that others make under it meanwhile: a holder whose CPU
+    /// does not run costs none.
+    fn lock<'a, M: Machine>(&'a self, machine: &'a M, steps: &mut Steps) -> Result<Spin<'a, M>, OutOfSteps> {
+        let mut seen = self.nr_steps.get();
+        let mut is_over = || {
+            let now = self.nr_steps.get();
+            steps.spend(now.wrapping_sub(core::mem::replace(&mut seen, now))).is_err()
+        };
+        let lock = Spin::lock_unless(LockKind::Family, &self.lock, machine, &mut is_over).ok_or(OutOfSteps)?;
+        self.nr_steps.add_owned(1);
+        Ok(lock)
+    }
+}
 
 /// A reference: the founder's frame stays until this is dropped.
 struct FamilyRef<'vm, M: Machine> {
@@ -84,38 +117,37 @@ impl<M: Machine> Links<M> {
         crate::mem::view(&self.machine, space, FAMILY_OFFSET)
     }
 
-    /// Calls `f(member, page index, pace)` with each space that may map the private frame
+    /// Calls `f(member, page index, walk)` with each space that may map the private frame
     /// `pfn`, and the index that the frame has in all of them; only those behind
     /// `after` if it is still a member. The frame of `after` is in place.
     ///
     /// Locks on entry: no section. Takes the family's; `f` runs under it, must not
-    /// call back, waits for nobody and tells `pace` each step of its search.
+    /// call back, waits for nobody and tells the walk each step of its search.
     ///
     /// # Errors
     ///
-    /// [`LockTimeout`], if others had the lock until `deadline_ns`: a walk
-    /// of theirs is as long as the family and its VMAs. Nothing was called then.
+    /// [`OutOfSteps`], if the `steps` are spent: by `f`, or by others during the wait for the lock. A walk of theirs is as long as
+    /// the family and its VMAs.
     pub(crate) fn for_each_member(
         &self,
         pfn: Pfn,
         after: Option<Pfn>,
-        deadline_ns: u64,
+        steps: &mut Steps,
         f: &mut VisitMember<'_, M>,
-    ) -> Result<(), LockTimeout> {
-        let mut pace = Pace::new(&self.machine);
+    ) -> Result<(), OutOfSteps> {
         let Some((family, index)) = self.family_of(pfn) else { return Ok(()) };
         let head = family.head();
-        let is_over = &mut || self.is_past(deadline_ns);
-        let _lock = Spin::lock_unless(LockKind::Family, &head.lock, &self.machine, is_over).ok_or(LockTimeout)?;
+        let lock = head.lock(&self.machine, steps)?;
+        let mut walk = FamilyWalk { _lock: lock, pace: Pace::new(&self.machine), head, steps, is_out: false };
         let behind = after.map(|frame| &self.family_data(frame).next).filter(|next| next.get() != LEFT);
         let mut at = link(behind.unwrap_or(&head.first));
         while let Some(frame) = at {
-            if f(frame, index, &mut pace).is_break() {
+            if f(frame, index, &mut walk).is_break() {
                 break;
             }
             at = link(&self.family_data(frame).next);
         }
-        Ok(())
+        if walk.is_out { Err(OutOfSteps) } else { Ok(()) }
     }
 
     /// A reference to the family that a private frame names, and the frame's index.
@@ -169,7 +201,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn enlist(&self, frame: Pfn, founder: Pfn) {
         let head = self.family_data(founder);
         head.refs.fetch_add(1, Ordering::AcqRel);
-        let _lock = Spin::lock(LockKind::Family, &head.lock, &self.machine);
+        let _lock = head.lock(&self.machine, &mut Steps::unbounded());
         let me = OptPfn::some(frame).to_word();
         self.family_data(frame).next.set(head.first.get());
         if let Some(first) = link(&head.first) {
@@ -183,7 +215,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn leave_family(&self, frame: Pfn, founder: Pfn) {
         let mine = self.family_data(frame);
         let head = self.family_data(founder);
-        let _lock = Spin::lock(LockKind::Family, &head.lock, &self.machine);
+        let _lock = head.lock(&self.machine, &mut Steps::unbounded());
         match link(&mine.prev) {
             Some(prev) => self.family_data(prev).next.set(mine.next.get()),
             None => head.first.set(mine.next.get()),

@@ -8,6 +8,9 @@ use crate::source::slot::PageFrame;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, kind, look_up_until_freed, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
+use std::boxed::Box;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::vec::Vec;
 
 const AT: u64 = 1 << 30;
@@ -44,7 +47,9 @@ fn entries_of_one_size_are_taken() {
         let nr_taken = [Order::BASE, Order::PMD].map(|order| {
             let mut taken = Vec::new();
             let ended =
-                vm.rmap_take(PageFrame { pfn, order }, 1, u64::MAX, &|_, _| false, &mut |entry| taken.push(entry));
+                vm.rmap_take(PageFrame { pfn, order }, 1, &mut Steps::unbounded(), &|_, _| false, &mut |entry| {
+                    taken.push(entry)
+                });
             assert_eq!(ended, Ok(()));
             assert!(taken.iter().all(|entry| entry.pages().nr_pages() == 512));
             taken.iter().for_each(TakenEntry::put_back);
@@ -146,7 +151,7 @@ fn an_end_without_look_ups_waits_for_nobody() {
 
 fn walk(vm: &Vm<Plain>, pfn: Pfn, after: Option<Pfn>) -> Vec<Pfn> {
     let mut seen = Vec::new();
-    let _ = vm.for_each_member(pfn, after, u64::MAX, &mut |member, _, _| {
+    let _ = vm.for_each_member(pfn, after, &mut Steps::unbounded(), &mut |member, _, _| {
         seen.push(member);
         ControlFlow::Continue(())
     });
@@ -174,58 +179,57 @@ fn a_walk_goes_on_behind_a_member_that_is_still_one() {
     vm.check(&[], &mut std::vec![0; 2048]).unwrap();
 }
 
-/// The time is over while members are asked that have let the page go.
+/// The steps are spent while members are asked that have let the page go.
 #[test]
-fn a_walk_ends_when_its_time_is_over() {
+fn a_walk_ends_when_its_steps_are_spent() {
     let vm = vm(8192, Tunables::default());
     let (space, pfn) = with_page(&vm);
     let children: Vec<_> = (0..100).map(|_| space.fork().unwrap()).collect();
     children.iter().for_each(|child| child.munmap(AT, 4096).unwrap());
-    vm.machine.clock_step.set(1);
-    let take = |nr_looks: u64| {
-        let mut taken = Vec::new();
-        let deadline_ns = vm.machine.clock.get() + nr_looks;
-        let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |entry| taken.push(entry));
+    let take = |nr_steps: u64| {
+        let (mut taken, mut steps) = (Vec::new(), Steps::new(nr_steps));
+        let ended = vm.rmap_take(small(pfn), 1, &mut steps, &|_, _| false, &mut |entry| taken.push(entry));
         taken.iter().for_each(TakenEntry::put_back);
         (ended, taken.len())
     };
-    // Two steps a member, a look each eight steps: 25 looks to the founder.
-    assert_eq!(take(3), (Err(TakeEnded::OutOfTime), 0));
-    assert_eq!(take(23), (Err(TakeEnded::OutOfTime), 0));
-    assert_eq!(take(30), (Ok(()), 1));
-    vm.machine.clock_step.set(0);
+    // Two steps a member, and one to the founder's page.
+    assert_eq!(take(0), (Err(TakeEnded::OutOfSteps), 0));
+    assert_eq!(take(200), (Err(TakeEnded::OutOfSteps), 0));
+    let nr_seen = || vm.family_data(space.founder()).nr_steps.get();
+    let before = nr_seen();
+    assert_eq!(take(201), (Ok(()), 1));
+    assert_eq!(nr_seen() - before, 202, "others learn of the lock, and of each step");
     let mut all: Vec<&AddressSpace<'_, Plain>> = children.iter().collect();
     all.push(&space);
     vm.check(&all, &mut std::vec![0; 8192]).unwrap();
 }
 
-/// Another CPU walks the family for longer than there is time.
+/// Another CPU walks the family for more steps than there are. In between that CPU does not run, which costs nothing.
 #[test]
-fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
-    let vm = vm(1024, Tunables::default());
-    let (space, pfn) = with_page(&vm);
-    let mut nr_turns = 0;
+fn a_walk_waits_for_no_more_steps_of_others_than_it_has() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(1024, Tunables::default())));
+    let (space, pfn) = with_page(vm);
+    let head = vm.family_data(space.founder());
+    let lock = head.lock(&vm.machine, &mut Steps::unbounded());
+    let nr_turns = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&nr_turns);
     on_relax(move || {
-        nr_turns += 1;
-        assert!(nr_turns < 1000, "waits for a walk of somebody else's, whatever the time");
+        counted.set(counted.get() + 1);
+        assert!(counted.get() < 10_000, "waits for a walk of somebody else's, however long");
+        head.nr_steps.add_owned(u64::from(counted.get() % 500 == 0));
     });
-    vm.machine.clock_step.set(1);
-    let lock = Spin::lock(LockKind::Family, &vm.family_data(space.founder()).lock, &vm.machine);
-    let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |_| panic!("taken without the lock"));
-    assert_eq!(ended, Err(TakeEnded::OutOfTime));
-    assert_eq!(vm.machine.clock.get(), deadline_ns + 1, "and no shorter");
+    let mut steps = Steps::new(10);
+    let ended = vm.rmap_take(small(pfn), 1, &mut steps, &|_, _| false, &mut |_| panic!("taken without the lock"));
+    assert_eq!((ended, nr_turns.get()), (Err(TakeEnded::OutOfSteps), 11 * 500), "and for no fewer");
     drop(lock);
-    // Its reference to the family is gone, and with time left the walk finds the page.
+    // Its reference to the family is gone, and with steps left the walk finds the page.
     assert_eq!(vm.family_counts(space.founder()), (1, 1));
-    let mut nr_taken = 0;
-    let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(small(pfn), 1, deadline_ns, &|_, _| false, &mut |entry| {
+    let (mut nr_taken, mut steps) = (0, Steps::new(10));
+    let ended = vm.rmap_take(small(pfn), 1, &mut steps, &|_, _| false, &mut |entry| {
         nr_taken += 1;
         entry.put_back();
     });
     assert_eq!((ended, nr_taken), (Ok(()), 1));
-    vm.machine.clock_step.set(0);
     vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
 }
 

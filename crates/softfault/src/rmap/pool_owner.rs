@@ -33,6 +33,7 @@ use crate::frame::Claim;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::notify::tell::Invalidation;
+use crate::pace::Steps;
 use crate::rmap::TakeEnded;
 use crate::source::slot::PageFrame;
 use crate::space::{AddressSpace, SpaceVisit, Vm};
@@ -63,7 +64,7 @@ impl<'vm, M: Machine> MayTake<'vm, M> {
     pub(crate) fn from_others(owner: &AddressSpace<'vm, M>, page: PageFrame) -> Self {
         let (vm, mut found) = (owner.vm, None);
         // Without a limit of time there is no end but that.
-        let _ = vm.rmap_find_subscribed(page, u64::MAX, &mut |visit, pages| {
+        let _ = vm.rmap_find_subscribed(page, &mut Steps::unbounded(), &mut |visit, pages| {
             let is_other = !visit.is_to(owner.frame);
             if is_other {
                 found = Some((visit, pages));
@@ -91,11 +92,16 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn take_from_others(&self, page: PageFrame, how: &MayTake<'_, M>) -> Result<(), TakeEnded> {
         loop {
             let (mut entries, mut nr) = ([None; NR_TOGETHER], 0);
-            let ended =
-                self.rmap_take(page, NR_TOGETHER as u64, u64::MAX, &|space, at| how.is_told(space, at), &mut |entry| {
+            let ended = self.rmap_take(
+                page,
+                NR_TOGETHER as u64,
+                &mut Steps::unbounded(),
+                &|space, at| how.is_told(space, at),
+                &mut |entry| {
                     entries[nr] = Some(entry);
                     nr += 1;
-                });
+                },
+            );
             self.shoot_down_taken(nr, &|i| entries[i].as_ref());
             entries.iter().flatten().for_each(|entry| self.lose_page(page, entry));
             self.count(Event::HugePageTaken, nr as u64);

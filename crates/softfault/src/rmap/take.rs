@@ -15,11 +15,11 @@
 //!
 //! Locks on entry: none, no section. Takes the family's.
 
-use super::family::LockTimeout;
 use super::{Cursor, Member};
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::{CpuSet, Flush, Machine};
+use crate::pace::{OutOfSteps, Steps};
 use crate::section::InSection;
 use crate::source::slot::PageFrame;
 use crate::space::SpaceData;
@@ -31,10 +31,6 @@ use crate::table::format::{Entry, Leaf, span_of};
 use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 use core::ops::ControlFlow;
-
-/// Steps of a walk between two looks at the clock. A step enters 64 nodes of a
-/// tree at most, which is some microseconds.
-const STEPS_PER_LOOK: u32 = 8;
 
 /// An entry that is `Busy` and the taker's. Has to be resolved.
 pub(crate) struct TakenEntry<'vm, M: Machine> {
@@ -82,8 +78,8 @@ impl<M: Machine> Copy for TakenHuge<'_, M> {}
 /// A walk ended before it had seen everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TakeEnded {
-    /// The time that the caller had for it is over.
-    OutOfTime,
+    /// The steps that the caller had for it are spent.
+    OutOfSteps,
     /// Subscribers of a space that maps the page were not told. Looked at in the section in
     /// which the entry would be taken: a later subscriber waits for that section, and
     /// finds `Busy`.
@@ -104,8 +100,8 @@ type VisitEntry<'a, 'vm, M> = dyn FnMut(Found<'vm, M>) -> ControlFlow<Result<(),
 impl<M: Machine> Vm<M> {
     /// Takes the entries that map the private frame alone, or all of a pool's private page, `wanted`
     /// of them at most, and gives each to `taken`. Fewer are found where others
-    /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
-    /// unless that is `u64::MAX`; so does the wait for the lock.
+    /// are at work, or where the frame has more than entries. Spends one of the `steps` for each place that may map the frame, and
+    /// for each step that others make during the wait for the lock.
     ///
     /// An entry of a space with subscribers is taken if `is_told` says so of the space's
     /// frame and the page: they have been told the start then, and not the end.
@@ -119,12 +115,12 @@ impl<M: Machine> Vm<M> {
         &'vm self,
         page: PageFrame,
         wanted: u64,
-        deadline_ns: u64,
+        steps: &mut Steps,
         is_told: &dyn Fn(Pfn, Vpn) -> bool,
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
         let mut left = wanted;
-        self.for_each_entry(page, deadline_ns, &mut |found| {
+        self.for_each_entry(page, steps, &mut |found| {
             let Found { member, vpn, slot, seen } = found;
             if member.data.notify.has_any() && !is_told(member.frame, vpn) {
                 return ControlFlow::Break(Err(TakeEnded::Subscribed));
@@ -144,14 +140,14 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// [`TakeEnded::OutOfTime`]; what was found until then is the caller's all the same.
+    /// [`TakeEnded::OutOfSteps`]; what was found until then is the caller's all the same.
     pub(crate) fn rmap_find_subscribed<'vm>(
         &'vm self,
         page: PageFrame,
-        deadline_ns: u64,
+        steps: &mut Steps,
         found: &mut dyn FnMut(SpaceVisit<'vm, M>, PageRange) -> bool,
     ) -> Result<(), TakeEnded> {
-        self.for_each_entry(page, deadline_ns, &mut |entry| {
+        self.for_each_entry(page, steps, &mut |entry| {
             let Found { member, vpn, slot, .. } = entry;
             let pages = PageRange::new(vpn, Vpn(vpn.0 + span_of::<M::Format>(slot.level)));
             let goes_on = !member.data.notify.has_any() || found(self.visit_space(member.frame), pages);
@@ -164,20 +160,15 @@ impl<M: Machine> Vm<M> {
     fn for_each_entry<'vm>(
         &'vm self,
         page: PageFrame,
-        deadline_ns: u64,
+        steps: &mut Steps,
         f: &mut VisitEntry<'_, 'vm, M>,
     ) -> Result<(), TakeEnded> {
-        let (mut nr_steps, mut ended) = (0u32, Ok(()));
-        let walked = self.for_each_member(page.pfn, None, deadline_ns, &mut |frame, index, pace| {
+        let mut ended = Ok(());
+        let walked = self.for_each_member(page.pfn, None, steps, &mut |frame, index, walk| {
             let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
-                pace.search();
-                nr_steps = nr_steps.wrapping_add(1);
-                if nr_steps.is_multiple_of(STEPS_PER_LOOK) && self.is_past(deadline_ns) {
-                    ended = Err(TakeEnded::OutOfTime);
-                    return ControlFlow::Break(());
-                }
+                walk.step()?;
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let inside = section.inside();
                 let Some((_, vpn)) = self.next_place(inside, member, index, &mut at) else { continue };
@@ -189,7 +180,7 @@ impl<M: Machine> Vm<M> {
             }
             ControlFlow::Continue(())
         });
-        walked.map_err(|LockTimeout| TakeEnded::OutOfTime).and(ended)
+        walked.map_err(|OutOfSteps| TakeEnded::OutOfSteps).and(ended)
     }
 
     /// Takes huge entries that map the folio at `first`, in spaces and VMAs that
@@ -204,14 +195,14 @@ impl<M: Machine> Vm<M> {
         taken: &mut [Option<TakenHuge<'vm, M>>],
     ) -> usize {
         let mut nr_taken = 0;
-        let _ = self.for_each_member(first, after, u64::MAX, &mut |frame, index, pace| {
+        let _ = self.for_each_member(first, after, &mut Steps::unbounded(), &mut |frame, index, walk| {
             let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 if nr_taken == taken.len() {
                     return ControlFlow::Break(());
                 }
-                pace.search();
+                walk.step()?;
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let inside = section.inside();
                 if let Some((vma, vpn)) = self.next_place(inside, member, index, &mut at)

@@ -231,7 +231,7 @@ impl Bench {
             vm.split_folio(there.pfn);
         });
         self.step("compact_step", || {
-            let _ = vm.compact_step(&CompactBudget { time_ns: u64::MAX, ..CompactBudget::BACKGROUND });
+            let _ = vm.compact_step(&CompactBudget::BACKGROUND);
         });
         self.step("migrate_frame", || {
             let there = space.translate_at_rest(ELSEWHERE + HUGE - PAGE_SIZE).unwrap();

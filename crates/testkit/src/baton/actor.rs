@@ -18,7 +18,7 @@ use softfault_host::Running;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
+const BUDGET: CompactBudget = CompactBudget::BACKGROUND;
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
 

@@ -14,7 +14,6 @@ pub mod swapped;
 pub mod turns;
 
 pub use format::*;
-use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
     AddressSpace, Advice, CpuId, FaultLocking, FrameRange, HugeKnobs, HugetlbLocking, Machine, MapFlags, MremapFlags,
@@ -23,11 +22,11 @@ use softfault::{
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
 use softfault_testkit::formats::Tested;
+pub use softfault_testkit::watchdog::{PATIENCE, Patience, let_others_run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant};
 
 pub const PAGE: u64 = 4096;
 pub const NONE: Prot = Prot::NONE;
@@ -152,11 +151,11 @@ pub fn in_setup(setup: Setup, nr_cpus: usize, arena_bytes: u64, test: impl Fn(&W
 ///
 /// # Panics
 ///
-/// After a while, so that a test whose other thread has failed ends.
+/// After [`PATIENCE`], so that a test whose other thread has failed ends.
 pub fn wait_until(done: impl Fn() -> bool) {
-    let begun = Instant::now();
+    let patience = Patience::new("the other CPUs get nowhere");
     while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(15), "the other CPUs get nowhere");
+        patience.check();
         thread::yield_now();
     }
 }
@@ -172,11 +171,6 @@ pub fn frame_of(space: &Space<'_>, at: u64) -> Pfn {
     space.translate_at_rest(at).unwrap().pfn
 }
 
-/// The budget of a compaction that a busy machine does not cut short.
-pub fn patient() -> CompactBudget {
-    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
-}
-
 /// Frames that are free or in the caches of CPUs.
 pub fn nr_free(w: &World<'_>) -> u64 {
     w.vm.vmstat().nr_free_pages
@@ -190,8 +184,8 @@ pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
     }
 }
 
-/// Ends the loops of the other CPUs, also when the test fails.
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Ends the loops of the other CPUs, also when the test fails: a scope waits for its threads then.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {

@@ -1,14 +1,11 @@
 //! Stops the machine at notices, so that another CPU can look or do something meanwhile.
 
-use super::Hosted;
+use super::{Hosted, PATIENCE};
 use softfault::machine::SpaceTag;
 use softfault::{Notice, Vm};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
-
-/// Longer than any operation takes until its next notice.
-const LONG: Duration = Duration::from_secs(60);
+use std::thread;
 
 /// The other CPU's side. The one that notifies goes on when it is let.
 pub struct Stops {
@@ -36,12 +33,13 @@ impl Stops {
 
     /// Waits for the next notice.
     pub fn next(&self) -> (SpaceTag, Notice) {
-        self.notices.recv_timeout(LONG).unwrap()
+        self.notices.recv_timeout(PATIENCE).unwrap()
     }
 
     /// Waits for a moment, so that the caller can look whether others are done.
     pub fn next_soon(&self) -> Option<(SpaceTag, Notice)> {
-        self.notices.recv_timeout(Duration::from_millis(1)).ok()
+        thread::yield_now();
+        self.notices.try_recv().ok()
     }
 
     /// Lets the CPU that notifies go on.

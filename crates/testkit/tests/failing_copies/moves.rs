@@ -2,8 +2,9 @@
 //! cannot be copied stays where it is.
 
 use super::common::objects::{faulted_frame, map, object, orders};
-use super::common::{BASE, DONTNEED, PAGE, RW, Setup, World, check, frame_of, nr_free, patient};
+use super::common::{BASE, DONTNEED, PAGE, RW, Setup, World, check, frame_of, nr_free};
 use super::{Failing, each_copy_fails, pages, run_with};
+use softfault::policy::compact::CompactBudget;
 use softfault::{CompactRefusal, Event, MigrateRefusal, Order, Pfn, Term};
 use std::cell::Cell;
 
@@ -125,7 +126,7 @@ fn compaction_leaves_what_it_cannot_copy() {
             (0..nr_pages).filter(|page| !is_kept(page)).for_each(|page| {
                 w.space.madvise(BASE + page * PAGE, PAGE, DONTNEED).unwrap();
             });
-            let done = failing.run(w, || w.vm.compact_step(&patient()));
+            let done = failing.run(w, || w.vm.compact_step(&CompactBudget::BACKGROUND));
             if failing.has_failed() && done.is_err() {
                 nr_refused.set(nr_refused.get() + 1);
                 assert_eq!(done, Err(CompactRefusal::InTheWay(MigrateRefusal::SourceFailed)));

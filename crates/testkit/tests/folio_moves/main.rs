@@ -10,6 +10,7 @@ use common::moving::{counts_up, moves_all};
 use common::objects::{Object, bytes, content, faulted_frame, map, object, orders};
 use common::*;
 use softfault::hooks::Class;
+use softfault::policy::compact::CompactBudget;
 use softfault::{
     Access, CompactRefusal, CpuId, Event, FaultError, MigrateRefusal, Order, Pfn, PoisonRefusal, Term, Vm,
 };
@@ -154,7 +155,7 @@ fn blocks_with_folios_are_emptied() {
         let before = w.vm.fragmentation(Order::PMD);
         let mut nr_made = 0;
         let mut taken = vec![];
-        while w.vm.compact_step(&patient()).is_ok() {
+        while w.vm.compact_step(&CompactBudget::BACKGROUND).is_ok() {
             // The CPU that takes the block keeps the next step from finding it.
             let huge = w.vm.new_shared_object_of(512 * PAGE, orders(9, 9)).unwrap();
             huge.write(0, b"h").unwrap();
@@ -165,7 +166,7 @@ fn blocks_with_folios_are_emptied() {
         let possible = before.nr_free / 512;
         assert!(nr_made * 100 >= possible * 90, "{nr_made} of {possible}, {} before", before.nr_usable / 512);
         kept.iter().for_each(|page| assert_eq!(content(&object, page * PAGE), page.to_le_bytes(), "page {page}"));
-        assert_eq!(w.vm.compact_step(&patient().with_nr_mappings(0)), Err(CompactRefusal::NoBlock));
+        assert_eq!(w.vm.compact_step(&CompactBudget::BACKGROUND.with_nr_mappings(0)), Err(CompactRefusal::NoBlock));
     });
 }
 
@@ -185,7 +186,7 @@ fn a_block_with_one_folio_stays() {
         // There are free frames, none of which is a block.
         vm.age(32, 7);
         for _ in 0..20 {
-            assert!(w.vm.compact_step(&patient()).is_err());
+            assert!(w.vm.compact_step(&CompactBudget::BACKGROUND).is_err());
         }
         assert_eq!([0, nr - 1].map(|i| frame(w.space, i * 512)), frames);
         assert_eq!(w.vm.event(Event::PgmigrateSuccess), 0);

@@ -9,6 +9,7 @@ mod told;
 
 use common::*;
 use softfault::machine::SpaceTag;
+use softfault::policy::compact::CompactBudget;
 use softfault::{
     CompactRefusal, CpuId, Event, MigrateRefusal, Notice, PageRange, Pfn, PoisonRefusal, Subscription, Term, Vm, Vpn,
     Why,

@@ -115,7 +115,9 @@ fn no_entry_is_owned_while_subscribers_are_told() {
         let frames = || places().filter(is_kept).map(|at| other.translate_at_rest(at).map(|there| there.pfn)).collect();
         let (before, stops, seen): (Vec<_>, _, _) = (frames(), stops(w.vm), Mutex::new(Vec::<Vec<_>>::new()));
         let made = Mutex::new(None);
-        let mover = |_: &Running<'_>, _: &AtomicBool| *made.lock().unwrap() = Some(w.vm.compact_step(&patient()));
+        let mover = |_: &Running<'_>, _: &AtomicBool| {
+            *made.lock().unwrap() = Some(w.vm.compact_step(&CompactBudget::BACKGROUND))
+        };
         w.race(&[&mover], |_| {
             while made.lock().unwrap().is_none() {
                 if stops.next_soon().is_some() {
@@ -173,12 +175,11 @@ fn the_end_of_a_space_waits_for_the_end_of_the_move() {
         w.race(&[&mover, &ender], |_| {
             assert_eq!(stops.next(), start);
             ends.store(true, SeqCst);
-            // As long as a subscriber may take.
-            thread::sleep(Duration::from_millis(50));
+            let_others_run();
             assert!(!has_ended.load(SeqCst), "the space has ended while it is told of a move");
             stops.go_on();
             assert_eq!(stops.next(), end);
-            thread::sleep(Duration::from_millis(50));
+            let_others_run();
             assert!(!has_ended.load(SeqCst), "the space has ended while it is told the end");
             stops.go_on();
             assert_eq!(stops.next(), (tag, Notice::Release));

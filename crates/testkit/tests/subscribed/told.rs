@@ -136,11 +136,11 @@ fn compaction_tells_all_who_share_a_block() {
         let log = Log::of(w.vm);
         let before: Vec<Pfn> = kept.iter().map(|at| frame_of(w.space, *at)).collect();
         // A fault may not tell, and does not move them.
-        let refused = w.vm.compact_step(&patient().with_moves_subscribed(false));
+        let refused = w.vm.compact_step(&CompactBudget::BACKGROUND.with_moves_subscribed(false));
         assert_eq!(refused, Err(CompactRefusal::InTheWay(MigrateRefusal::Subscribed)));
         assert!(w.vm.event(Event::MigrateRefusedSubscribed) > 0 && log.take().is_empty());
         assert_eq!(kept.iter().map(|at| frame_of(w.space, *at)).collect::<Vec<_>>(), before);
-        assert_eq!((w.vm.event(Event::PgmigrateSuccess), w.vm.compact_step(&patient())), (0, Ok(())));
+        assert_eq!((w.vm.event(Event::PgmigrateSuccess), w.vm.compact_step(&CompactBudget::BACKGROUND)), (0, Ok(())));
         let moved = moved_of(w, &kept, &before);
         assert_eq!(moved.len() as u64, w.vm.event(Event::PgmigrateSuccess));
         assert!(moved.len() > 5, "{} pages have moved", moved.len());
@@ -167,7 +167,7 @@ fn neighbours_are_told_of_in_one_notice() {
         let subscription = w.space.subscribe();
         let log = Log::of(w.vm);
         let before: Vec<Pfn> = kept.iter().map(|at| frame_of(w.space, *at)).collect();
-        assert_eq!(w.vm.compact_step(&patient()), Ok(()));
+        assert_eq!(w.vm.compact_step(&CompactBudget::BACKGROUND), Ok(()));
         let moved = moved_of(w, &kept, &before);
         let notices = log.take();
         assert!(moved.len() >= 8, "{} pages have moved", moved.len());

@@ -9,7 +9,7 @@ use softfault::Order;
 use softfault::policy::compact::CompactBudget;
 
 /// No clock decides what is done.
-const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
+const BUDGET: CompactBudget = CompactBudget::BACKGROUND;
 
 pub(super) fn run(world: &World<'_>, bytes: &mut Bytes<'_>) {
     let vm = world.vm;

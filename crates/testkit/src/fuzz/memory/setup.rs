@@ -4,7 +4,6 @@ use super::bytes::Bytes;
 use super::storage::Storage;
 use softfault::policy::around::FaultAround;
 use softfault::policy::clear::ClearOrder;
-use softfault::policy::compact::CompactBudget;
 use softfault::policy::zero::Zeroing;
 use softfault::{FaultLocking, FileId, FrameRange, HugetlbLocking, Pfn, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
@@ -90,15 +89,11 @@ impl Setup {
         Ok(Kept { machine, storage, file })
     }
 
-    /// Nothing is measured, and no clock ends anything.
+    /// Nothing is measured.
     pub(super) fn tunables(&self) -> Tunables {
-        let budget = |budget: CompactBudget| budget.with_time_ns(u64::MAX);
-        let tunables = Tunables::default();
-        tunables
+        Tunables::default()
             .with_zeroing(Some(Zeroing::Stores))
             .with_clear_order(Some(ClearOrder::Forward))
-            .with_compact_fault(budget(tunables.compact_fault))
-            .with_compact_background(budget(tunables.compact_background))
             .with_fault_locking(self.fault_locking)
             .with_rss_percpu(self.rss_percpu)
             .with_hugetlb_locking(self.hugetlb_locking)

@@ -58,7 +58,7 @@ fn memory() {
         each("Vm::shrink_underused", |nr| _ = vm.shrink_underused(nr));
         each("Vm::compact_step", |nr| {
             let budget = CompactBudget::FAULT.with_nr_blocks(nr).with_nr_scanned(nr).with_nr_migrated(nr);
-            _ = vm.compact_step(&budget.with_time_ns(nr).with_nr_mappings(nr));
+            _ = vm.compact_step(&budget.with_nr_steps(nr).with_nr_mappings(nr));
         });
         call("Vm::poll_compaction_request", || vm.poll_compaction_request());
         frames("Vm::soft_offline_frame", vm, |pfn| _ = pfn.0 > 4000 && vm.soft_offline_frame(pfn).is_ok());
