@@ -2,6 +2,7 @@
 //!
 //! No test asserts a time. These limits are far above what a loaded machine takes, and no result depends on them. The testkit has this
 //! file, too, by path.
+#![allow(dead_code)] // each crate uses its part
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;

@@ -2,7 +2,8 @@
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, models, run};
-use softfault_modelled::{Access, AddressSpace, Event, FaultError, Pfn, PinError, Term};
+use softfault_modelled::hooks::Mapping;
+use softfault_modelled::{Access, AddressSpace, Event, FaultError, Pfn, PinError, Term, Vpn};
 use std::sync::{Arc, Mutex};
 
 type Space = AddressSpace<'static, common::Modelled>;
@@ -203,10 +204,15 @@ fn look_up_against_the_end_of_the_family() {
         let other = w.vm.new_space().unwrap();
         other.mmap(0, 4096, common::RW, common::FIXED_PRIVATE).unwrap();
         other.handle_fault(0, Access::Write).unwrap();
-        let pfn = other.translate_at_rest(0).unwrap().pfn;
+        let (pfn, space) = (other.translate_at_rest(0).unwrap().pfn, other.tag().id);
         run(vec![
             Box::new(move || {
-                w.vm.rmap_anon(pfn, &mut []);
+                let mut found = [Mapping { space: 0, vpn: Vpn(9) }; 2];
+                // Where it was, or gone; never in the space whose frame the founder's is by now.
+                match w.vm.rmap_anon(pfn, &mut found) {
+                    0 => {}
+                    nr => assert_eq!((nr, found[0]), (1, Mapping { space, vpn: Vpn(0) })),
+                }
             }),
             Box::new(move || {
                 drop(other);

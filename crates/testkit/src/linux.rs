@@ -34,7 +34,7 @@ pub const MAX_PROGRAMS: u64 = 6;
 /// The parent's turn.
 const PARENT: u32 = 99;
 /// A sequence of [`MAX_OPS`] takes well under a second, and as many times longer as other work on the machine makes it.
-const PATIENCE: Duration = Duration::from_secs(200);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Memory that parent and children share (N1).
 #[repr(C)]

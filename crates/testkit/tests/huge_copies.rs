@@ -5,14 +5,13 @@
 mod common;
 
 use common::huge::{AT, HUGE, byte, huge_pages, map};
-use common::{Format, Hosted, Space, check};
+use common::{Format, Hosted, PATIENCE, Space, check};
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{CpuId, Event, HugeKnobs, Notice, Tunables, Vm, Why};
 use softfault_testkit::formats::Tested;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 const COPY: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(CowHuge::Copy);
 
@@ -59,7 +58,7 @@ fn copy_interrupted_by(meanwhile: impl Fn(&Vm<Hosted>, &Space<'_>) + Sync, look:
         scope.spawn(move || {
             let _cpu = vm.machine().bind(CpuId(1)).unwrap();
             let active = space.activate();
-            told.recv_timeout(Duration::from_secs(15)).unwrap();
+            told.recv_timeout(PATIENCE).unwrap();
             meanwhile(vm, space);
             drop(active);
             go_on.send(()).unwrap();

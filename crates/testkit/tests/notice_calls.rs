@@ -20,8 +20,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const REFUSAL: &str = "I8: called back from Machine::notify";
-/// Longer than any step takes on a host with other work to do.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The calls that the subscriber is to make, and their results.
 #[derive(Default)]

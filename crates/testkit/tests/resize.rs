@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, check, section};
+use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, StopAtEnd, check, section};
 use softfault::hooks::Holds;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
@@ -161,6 +161,7 @@ fn memory_comes_and_goes_under_all_others() {
                 _ = vm.advance_generation(40) == Advance::Done;
             }
         });
+        let _stop = StopAtEnd(&is_over);
         let (mut nr_gone, mut nr_in_use) = (0, 0);
         for nr in [1, 2, 1, 2, 2, 1, 2].into_iter().cycle().take(60) {
             match vm.add_memory(section(nr)) {
@@ -174,7 +175,6 @@ fn memory_comes_and_goes_under_all_others() {
                 Err(other) => panic!("{other:?}"),
             }
         }
-        is_over.store(true, Ordering::Relaxed);
         assert!(nr_gone + nr_in_use > 0);
     });
     check(&vm, &[]);

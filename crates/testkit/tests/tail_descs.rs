@@ -286,6 +286,7 @@ fn descriptors_come_and_go_under_all_others() {
                     }
                 });
             }
+            let _stop = StopAtEnd(is_over);
             let mut nr = [0; 3];
             for round in 0..200 {
                 let page = round % 4 * NR;
@@ -295,7 +296,6 @@ fn descriptors_come_and_go_under_all_others() {
                 }
                 nr[1] += u64::from(object.restore_tail_descs((round + 2) % 4 * NR).is_ok());
             }
-            is_over.store(true, Ordering::Relaxed);
             assert!(nr[0] > 0 && nr[1] > 0, "{nr:?}");
         });
         check(vm, &[]);

@@ -6,7 +6,7 @@
 mod common;
 
 use common::huge::{HUGE, byte, huge_pages, map};
-use common::{MAYMOVE, MREMAP_FIXED, PAGE, check};
+use common::{MAYMOVE, MREMAP_FIXED, PAGE, Patience, StopAtEnd, check};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
@@ -285,17 +285,19 @@ fn split_under_use(mode: Mode, strict_bbm: bool) {
                     }
                 }
             });
+            let _stop = StopAtEnd(stop);
             start.wait();
             let _running = cpu.enter(space).unwrap();
             let mut nr_children = 0;
+            let patience = Patience::new("nothing is split");
             let is_enough = |nr| nr >= NR_ROUNDS && vm.event(Event::ThpUnderusedSplitPage) >= NR_ROUNDS;
             // A writer that has found something wrong is the end of it.
             while !is_enough(nr_children) && !writers.iter().any(|writer| writer.is_finished()) {
                 drop(space.fork().unwrap());
                 nr_children += 1;
+                patience.check();
                 thread::sleep(Duration::from_millis(4));
             }
-            stop.store(true, SeqCst);
         });
         check(&vm, &[&space]);
     }
@@ -353,6 +355,7 @@ fn nobody_is_refused_while_frames_are_held() {
                 vm.zero_ahead(1);
             }
         });
+        let _stop = StopAtEnd(stop);
         start.wait();
         for _ in 0..3 {
             let nr_pages = vm.vmstat().nr_total_pages - 128;
@@ -362,7 +365,6 @@ fn nobody_is_refused_while_frames_are_held() {
             }
             space.munmap(AT, nr_pages * PAGE).unwrap();
         }
-        stop.store(true, SeqCst);
     });
     check(&vm, &[&space]);
     drop(space);

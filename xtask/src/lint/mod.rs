@@ -4,6 +4,7 @@
 //! search text; `flags` and `layers` read the syntax tree.
 
 mod cases;
+mod clock;
 mod commands;
 mod flags;
 mod growth;
@@ -102,6 +103,7 @@ pub fn run() -> Result<(), String> {
         flags::check,
         growth::check,
         cases::check,
+        clock::check,
         commands::check,
         layers::check,
         late::check,

@@ -1,10 +1,10 @@
 //! Sleeping and waking, and that no wake-up is lost.
 
 use super::Parking;
+use crate::watchdog::{Watchdog, let_others_run};
 use core::sync::atomic::AtomicBool;
 use softfault::sync::{Ordering, Word};
 use std::thread;
-use std::time::Duration;
 
 #[test]
 fn a_word_that_differs_already_does_not_sleep() {
@@ -12,9 +12,10 @@ fn a_word_that_differs_already_does_not_sleep() {
     parking.park(&word, 1);
 }
 
-/// Two threads hand a token to and fro; one lost wake-up hangs the test.
+/// Two threads hand a token to and fro; after one lost wake-up both sleep for ever.
 #[test]
 fn no_wakeup_is_lost() {
+    let _watchdog = Watchdog::new("no_wakeup_is_lost: both threads sleep");
     const NR_TURNS: u64 = 20_000;
     let (parking, word) = (Parking::default(), Word::new(0));
     let player = |side: u64| {
@@ -39,6 +40,7 @@ fn no_wakeup_is_lost() {
 
 #[test]
 fn unpark_wakes_all_who_sleep_there() {
+    let _watchdog = Watchdog::new("unpark_wakes_all_who_sleep_there: some sleep still");
     let (parking, words) = (Parking::default(), [const { Word::new(0) }; 200]);
     thread::scope(|scope| {
         for i in 0..8 {
@@ -64,15 +66,20 @@ fn unpark_wakes_all_who_sleep_there() {
 /// wakes must not slip through there.
 #[test]
 fn unpark_waits_for_one_who_is_about_to_sleep() {
+    let _watchdog = Watchdog::new("unpark_waits_for_one_who_is_about_to_sleep: it never ends");
     let (parking, word) = (Parking::default(), Word::new(0));
-    let woken = AtomicBool::new(false);
+    let (begun, woken) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let about_to_sleep = parking.bucket(&word).lock.lock().unwrap();
         scope.spawn(|| {
+            begun.store(true, Ordering::Release);
             parking.unpark(&word);
             woken.store(true, Ordering::Release);
         });
-        thread::sleep(Duration::from_millis(50));
+        while !begun.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let_others_run();
         assert!(!woken.load(Ordering::Acquire));
         drop(about_to_sleep);
     });

@@ -2,6 +2,7 @@
 
 use crate::config::Mode;
 use crate::testing::{BOTH_MODES, Bench, RW, leaf};
+use crate::watchdog::let_others_run;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, Flush};
@@ -161,7 +162,7 @@ fn an_access_under_way_is_waited_for() {
                 let cpu = bench.machine.bind(CpuId(1)).unwrap();
                 let section = cpu.state().enter();
                 inside.store(true, Release);
-                thread::sleep(std::time::Duration::from_millis(50));
+                let_others_run();
                 left.store(true, Release);
                 drop(section);
             });

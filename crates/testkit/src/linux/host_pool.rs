@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const FOLDER: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// Programs of a sequence end when they see the next one.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn read(name: &str) -> io::Result<u64> {
     let text = std::fs::read_to_string(Path::new(FOLDER).join(name))?;

@@ -22,6 +22,7 @@ use softfault::{
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
 use softfault_testkit::formats::Tested;
+#[allow(unused_imports)] // each test file uses its part
 pub use softfault_testkit::watchdog::{PATIENCE, Patience, let_others_run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Some fault with small pages, some with huge ones, all at the same hole.
+/// Some fault with small pages, some with huge ones, all at the same hole. Either may win, in each round.
 #[test]
 fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
     in_each(3, 64 << 20, |w| {
@@ -20,7 +20,6 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
             }
         };
         let (a, b) = (actor(0), actor(1));
-        let (mut nr_huge, mut nr_small) = (0, 0);
         w.race(&[&a, &b], |_| {
             for round in 0..60 {
                 // The leaf table has to go, too.
@@ -43,11 +42,8 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
                 check(w.vm, &[w.space]);
                 let huge = w.rss().anon_huge > 0;
                 assert!(w.rss().anon == if huge { NR_PAGES } else { 2 });
-                nr_huge += u64::from(huge);
-                nr_small += u64::from(!huge);
             }
         });
-        assert!(nr_huge > 0 && nr_small > 0, "{nr_huge} huge and {nr_small} small ones won");
     });
 }
 

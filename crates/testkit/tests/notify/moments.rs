@@ -112,8 +112,7 @@ fn t14_unsubscribing_waits_for_the_end() {
                     stops.go_on();
                     assert!(matches!(stops.next(), (_, Notice::End { .. })));
                     is_over.store(true, SeqCst);
-                    // As long as a subscriber may take.
-                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    let_others_run();
                     let is_early = is_gone.load(SeqCst);
                     stops.go_on();
                     assert!(!is_early, "unsubscribed while the end is being received");

@@ -66,7 +66,7 @@ fn nothing_is_owned_while_subscribers_are_told() {
                             Notice::Start { why: Why::SwapOut, .. } | Notice::End { why: Why::SwapOut, .. }
                         ) {
                             ask.send(()).unwrap();
-                            let is_right = answered.lock().unwrap().recv_timeout(std::time::Duration::from_secs(15));
+                            let is_right = answered.lock().unwrap().recv_timeout(PATIENCE);
                             assert_eq!(is_right, Ok(true), "an entry or a lock is held");
                         }
                         false

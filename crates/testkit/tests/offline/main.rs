@@ -8,7 +8,9 @@ mod gib;
 mod races;
 mod reserve;
 
-use common::{BASE, FIXED, PAGE, PRIVATE, RW, SECTION, Setup, Space, World, check, in_setup, section};
+use common::{
+    BASE, FIXED, PAGE, PRIVATE, Patience, RW, SECTION, Setup, Space, StopAtEnd, World, check, in_setup, section,
+};
 use softfault::policy::folio::FolioOrders;
 use softfault::policy::huge::Enabled;
 use softfault::{

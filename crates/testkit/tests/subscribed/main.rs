@@ -16,8 +16,6 @@ use softfault::{
 };
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 const ARENA: u64 = 16 << 20;
 

@@ -7,7 +7,7 @@ use super::*;
 fn race(step: impl Fn(&Walk<'_, '_>, &Walked<'_>) -> Result<(), Miss> + Sync, own: impl Fn(&Space<'_>)) {
     let (nr_hits, nr_stale) = (AtomicU64::new(0), AtomicU64::new(0));
     in_each_setup(2, 16 << 20, |w| {
-        let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (stop, nr_turns) = (AtomicBool::new(false), AtomicU64::new(0));
         w.map(BASE, 1, RW);
         let walks = || {
             let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
@@ -24,14 +24,17 @@ fn race(step: impl Fn(&Walk<'_, '_>, &Walked<'_>) -> Result<(), Miss> + Sync, ow
                     Some(Err(miss)) => panic!("{miss}"),
                     None => tlb = walker.translate(BASE, Access::Write).ok(),
                 }
-                ready.store(true, SeqCst);
+                nr_turns.fetch_add(1, SeqCst);
             }
         };
         thread::scope(|scope| {
             scope.spawn(walks);
-            wait_until(|| ready.load(SeqCst));
+            let _stop = StopAtEnd(&stop);
+            // With its translation it makes a step, and one more when CPU 0 is done.
+            wait_until(|| nr_turns.load(SeqCst) >= 2);
             own(w.space);
-            stop.store(true, SeqCst);
+            let before = nr_turns.load(SeqCst);
+            wait_until(|| nr_turns.load(SeqCst) >= before + 2);
         });
     });
     assert!(nr_hits.load(SeqCst) > 0 && nr_stale.load(SeqCst) > 0, "{nr_hits:?} hits, {nr_stale:?} misses");
