@@ -232,6 +232,21 @@ fn a_write_that_never_ends_against_a_discard() {
     });
 }
 
+/// The same, where the removal may come during the call, after which the write goes on: the remover returns, though nobody ends the
+/// write.
+#[test]
+fn a_removal_against_a_call_whose_write_goes_on() {
+    let_parks_block();
+    explore(2, || {
+        let (w, object) = world(Before::Stored);
+        files::let_writes_stay(true);
+        run(vec![Box::new(move || write_back(object)), Box::new(move || object.discard(0..2))]);
+        let _ = files::end_kept_write(w.vm);
+        w.check(&[]);
+        assert_eq!(object.nr_resident_pages(), 0);
+    });
+}
+
 /// The end of a write that was under way, against who waits for it.
 #[test]
 fn a_write_against_its_end() {

@@ -8,7 +8,8 @@ use common::objects::{EXTRA, Object, bytes, content, faulted_frame, map};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Advice, CpuId, Event, FileWrite, FillError, Filling, HoleRefused, MigrateRefusal, MsyncFlags, StoreRefused, Writing,
+    Advice, CpuId, Event, FileWrite, FillError, Filling, HoleRefused, MigrateRefusal, MsyncFlags, StoreRefused, Vm,
+    Writing,
 };
 use softfault_host::{HostFile, HostFill};
 use std::ops::Range;
@@ -248,6 +249,49 @@ fn a_removal_waits_for_the_call_that_writes_its_page() {
             assert_eq!((object.write_back(ALL), storage.byte(0), storage.byte(REMOVED)), (Ok(()), OLD, NEW));
             check(w.vm, &[w.space]);
         });
+    }
+}
+
+/// The call ends, and the write goes on: the machine answers *under way* while a removal waits for its call. The removal returns,
+/// though nobody ends the write.
+#[test]
+fn a_removal_does_not_wait_for_a_write_that_goes_on() {
+    for remove in REMOVALS {
+        in_setup(Setup::PLAIN, 3, 16 << 20, |w| {
+            let (space, (storage, object)) = (w.space, plain(w, REMOVED));
+            storage.keeps.store(true, SeqCst);
+            let on_cpu = |cpu| w.vm.machine().bind(CpuId(cpu)).unwrap();
+            thread::scope(|scope| {
+                let ends = EndsKept(w.vm, &storage);
+                let _goes_on = GoesOn(&storage);
+                scope.spawn(|| {
+                    let _cpu = on_cpu(1);
+                    object.write_back(ALL)
+                });
+                wait_until(|| storage.is_in_call.load(SeqCst));
+                scope.spawn(|| {
+                    let _cpu = on_cpu(2);
+                    remove(space, &storage, &object);
+                    storage.has_removed.store(true, SeqCst);
+                });
+                wait_until(|| w.vm.event(Event::Waited) > 0);
+                storage.may_go_on.store(true, SeqCst);
+                wait_until(|| storage.has_removed.load(SeqCst));
+                assert_eq!(content(&object, REMOVED * PAGE), [0]);
+                drop(ends);
+            });
+            check(w.vm, &[w.space]);
+        });
+    }
+}
+
+/// In the end no write is under way, also if the test fails.
+struct EndsKept<'a>(&'a Vm<Hosted>, &'a Plain);
+
+impl Drop for EndsKept<'_> {
+    fn drop(&mut self) {
+        let kept = self.1.kept.lock().unwrap().take();
+        kept.map(|write| self.0.written(write, Ok(())).unwrap()).unwrap();
     }
 }
 

@@ -167,6 +167,7 @@ pub(super) fn answer(fill: FileFill) -> Filling {
 pub(super) fn answer_write(write: FileWrite) -> Writing {
     if WRITES_STAY.get() {
         WRITES_KEPT.with(|kept| kept.borrow_mut().push(write));
+        loom::thread::yield_now();
         return Writing::UnderWay;
     }
     let (first, nr) = (write.offset_bytes() / 4096, write.len_bytes().div_ceil(4096));

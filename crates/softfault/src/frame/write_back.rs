@@ -102,8 +102,9 @@ impl FrameDesc {
         let mut seen = self.state.load(Ordering::Relaxed);
         loop {
             let ended = (seen & !part) | failed;
-            // A waiter for the write waits for the call, too.
-            let waiters = if ended & (WRITEBACK | ASKING) == 0 { seen & WAITERS } else { 0 };
+            // A waiter for the write waits for the call, too. The end of the call wakes all: a remover does not wait for the write,
+            // which may never end, and who does looks again.
+            let waiters = if ended & ASKING == 0 { seen & WAITERS } else { 0 };
             let ended = ended & !waiters;
             match self.state.compare_exchange(seen, ended, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
