@@ -7,11 +7,12 @@ use common::files::{Reads, TestFile, content as byte_of, file};
 use common::objects::{Object, bytes, content, map, orders, read, read_on};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advice, CpuId, Event, FillError, MadviseError, Tunables, Vm};
+use softfault::{Access, Advice, CpuId, Event, FaultError, FileFill, FillError, Filling, MadviseError, Tunables, Vm};
+use softfault_host::{HostFile, HostFill};
 use softfault_testkit::formats::Tested;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// At the beginning of a leaf table.
@@ -198,6 +199,61 @@ fn a_cold_gib_is_read_in_one_fault_for_each_mib() {
     let (minor, major) = (w.rss().minor_faults, w.rss().major_faults);
     println!("1 GiB: {} faults, {major} of them major", minor + major);
     assert!(minor + major <= 1042, "{minor} + {major}");
+}
+
+/// A device that has gone: each read fails, later, but before the reader looks. Another CPU ends them.
+#[derive(Default)]
+struct Gone {
+    asked: Mutex<Option<FileFill>>,
+    is_over: AtomicBool,
+    /// Of the page that is wanted.
+    nr_reads: AtomicU64,
+}
+
+impl HostFile for Gone {
+    fn fill(&self, fill: HostFill<'_>) -> Filling {
+        if fill.offset_bytes() == 0 {
+            self.nr_reads.fetch_add(1, SeqCst);
+        }
+        *self.asked.lock().unwrap() = Some(fill.keep());
+        wait_until(|| self.asked.lock().unwrap().is_none());
+        Filling::UnderWay
+    }
+}
+
+impl Gone {
+    fn answer(&self, vm: &Vm<Hosted>) {
+        let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+        while !self.is_over.load(SeqCst) {
+            let mut asked = self.asked.lock().unwrap();
+            // A reader that asks again and again gets the page in the end.
+            let is_enough = self.nr_reads.load(SeqCst) > 50;
+            if let Some(fill) = asked.take() {
+                vm.filled(fill, if is_enough { Ok(()) } else { Err(FillError) }).unwrap();
+            }
+            drop(asked);
+            thread::yield_now();
+        }
+    }
+}
+
+/// The failures of what is read ahead come after that of the page itself, each time. It is told all the same.
+#[test]
+fn a_failure_is_told_though_pages_ahead_fail_after_it() {
+    with_file(1, FolioOrders::BASE, |w, _, _| {
+        let device = Arc::new(Gone::default());
+        let id = w.vm.machine().add_file(device.clone());
+        let object = w.vm.new_file_object(64 * PAGE, FolioOrders::BASE, id).unwrap();
+        map(w.space, BASE, 64, &object, 0);
+        thread::scope(|scope| {
+            scope.spawn(|| device.answer(w.vm));
+            let results = [read(w.space, 0).err(), object.write(0, &[1]).err().map(|_| FaultError::NotRead)];
+            device.is_over.store(true, SeqCst);
+            assert_eq!(results, [Some(FaultError::NotRead); 2]);
+        });
+        assert!(w.vm.event(Event::FileReadFailed) > 4, "nothing was read ahead");
+        assert!(device.nr_reads.load(SeqCst) <= 4, "once more for each call");
+    });
 }
 
 /// However a read ends: at once, later, as the answer to another read, well or not, after its pages or its object have gone. The

@@ -201,7 +201,7 @@ impl<M: Machine> Links<M> {
 
 impl<'vm, M: Machine> FileRead<'vm, M> {
     /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows. Then
-    /// reads ahead.
+    /// reads ahead, the first time only: failures of pages ahead come after that of the page, and would hide it each time.
     ///
     /// # Errors
     ///
@@ -211,8 +211,9 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
             self.give_up();
             return Err(NotRead);
         }
-        *mark = Some(self.mark());
-        self.ask()
+        let is_first = mark.replace(self.mark()).is_none();
+        let ahead = self.ask()?;
+        Ok(ahead.filter(|_| is_first))
     }
 
     /// Notes that pages up to this one are read afterwards.
