@@ -72,8 +72,11 @@ impl<'vm> Play<'vm> {
     }
 }
 
+/// The part of one CPU.
+type Part<'a> = &'a (dyn Fn(&Play<'_>, &CpuGuard<'_>) + Sync);
+
 /// Plays three CPUs against each other, then compares the free frames with those of the beginning.
-fn play(cpus: [&(dyn Fn(&Play<'_>, &CpuGuard<'_>) + Sync); 3]) {
+fn play(cpus: [Part<'_>; 3]) {
     let vm = vm();
     let free = || {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
