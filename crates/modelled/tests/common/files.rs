@@ -15,7 +15,7 @@ pub enum Reads {
     Fail,
     /// Of pages from this one on they stay under way, until somebody ends them.
     StayFrom(u64),
-    /// The same, and those of other pages fail.
+    /// The same, and those of other pages fail before anybody else runs.
     FailOrStayFrom(u64),
     /// The same, and those of other pages end before anybody else runs.
     AtOnceOrStayFrom(u64),
@@ -154,8 +154,11 @@ pub(super) fn answer(fill: FileFill) -> Filling {
         write(&fill, version);
         return Filling::Ended(fill, Ok(()));
     }
+    if matches!(reads, Reads::FailOrStayFrom(_)) {
+        return Filling::Ended(fill, Err(FillError));
+    }
     loom::thread::yield_now();
-    if matches!(reads, Reads::Fail | Reads::FailOrStayFrom(_)) {
+    if reads == Reads::Fail {
         return Filling::Ended(fill, Err(FillError));
     }
     write(&fill, version);
