@@ -9,7 +9,7 @@ use common::storage::{Writes, storage};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags, Term,
+    Access, CpuId, Errno, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, MsyncError, MsyncFlags, Pin, Term,
     WriteBackError, WriteError,
 };
 use softfault_host::Running;
@@ -60,6 +60,27 @@ fn stores_reach_the_file() {
         let plain = w.vm.new_shared_object(PAGE).unwrap();
         plain.write(0, &[1]).unwrap();
         assert_eq!(plain.write_back(ALL), Ok(()), "nothing is to be written");
+    });
+}
+
+/// A pin that gives up its right to write may have stored until then, and not afterwards.
+#[test]
+fn a_pin_that_gives_up_its_right_has_stored() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (storage, object) = storage(w, PAGE, BASE_ORDERS);
+        map(w.space, BASE, 1, &object, 0);
+        for term in [Term::Short, Term::Long] {
+            let pin = w.space.pin_page_mut(BASE, term).unwrap();
+            assert_eq!(object.write_back(ALL), Ok(()));
+            let byte = storage.byte(0) + 1;
+            pin.write(0, &[byte]);
+            let pin = Pin::from(pin);
+            assert_eq!((object.write_back(ALL), storage.byte(0)), (Ok(()), byte));
+            storage.log();
+            drop(pin);
+            assert_eq!((object.write_back(ALL), storage.log()), (Ok(()), vec![]));
+        }
+        w.space.munmap(BASE, PAGE).unwrap();
     });
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::huge::HUGE;
-use common::objects::{bytes, content, faulted_frame, map, orders};
+use common::objects::{bytes, content, faulted_frame, map, orders, whole};
 use common::storage::storage;
 use common::{
     BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ, POPULATE_WRITE,
@@ -137,6 +137,27 @@ fn a_page_that_goes_takes_it_along() {
             assert!(is_fresh(w.space, BASE + PAGE));
         });
     }
+}
+
+/// A smaller size takes private copies that failed, too: a larger one shows the object.
+#[test]
+fn a_smaller_size_takes_copies_that_failed() {
+    with_poison(|w| {
+        let object = w.vm.new_shared_object(2 * PAGE).unwrap();
+        w.space.mmap_object(AWAY, 2 * PAGE, RW, PRIVATE | common::FIXED, whole(&object)).unwrap();
+        for at in [AWAY, AWAY + PAGE] {
+            w.space.write(at, &[7]).unwrap();
+            assert_eq!(w.vm.poison_frame(frame_of(w.space, at)), Ok(1));
+        }
+        let child = w.space.fork().unwrap();
+        let spaces = [w.space, &child];
+        object.set_size_bytes(PAGE);
+        let beyond = |space: &&Space<'_>| space.handle_fault(AWAY + PAGE, Access::Read);
+        assert_eq!(spaces.each_ref().map(beyond), [Err(FaultError::BeyondObject); 2]);
+        object.set_size_bytes(2 * PAGE);
+        assert!(spaces.iter().all(|space| is_poisoned(space, AWAY) && is_fresh(space, AWAY + PAGE)));
+        check(w.vm, &spaces);
+    });
 }
 
 /// All who map a page are told, wherever they have moved it.

@@ -187,6 +187,13 @@ fn shrinking_while_mapped() {
         assert_eq!((w.space.rss_pages().shmem, other.rss_pages().shmem), (3, 3));
         assert_eq!(w.vm.vmstat().nr_free_pages, nr_free + 3);
         for space in [w.space, &other] {
+            assert_eq!(
+                bytes::<10>(space, BASE + 2 * PAGE),
+                [9, 9, 9, 9, 9, 9, 9, 9, 0, 0],
+                "at once, in its last page"
+            );
+        }
+        for space in [w.space, &other] {
             (3..6).for_each(|page| assert_eq!(touch(space, BASE + page * PAGE), Err(FaultError::BeyondObject)));
         }
         assert_eq!(object.nr_resident_pages(), 3);
