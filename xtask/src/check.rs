@@ -26,7 +26,7 @@ struct Step {
     run: fn(&mut Tally, &Options) -> Result<(), String>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 11] = [
     Step { name: "room on the disk", slow: false, run: |_, _| room::ensure() },
     Step { name: "packages", slow: false, run: |_, _| packages::ensure() },
     Step { name: "format", slow: false, run: |_, _| format() },
@@ -34,10 +34,13 @@ const STEPS: [Step; 12] = [
     Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_, _| clippy() },
     Step { name: "the library without hooks, by features", slow: false, run: |_, _| without_hooks() },
     Step { name: "package of the library", slow: false, run: |_, _| publish::check() },
-    Step { name: "documentation", slow: false, run: |_, _| documentation() },
+    Step {
+        name: "documentation, beside a sample under Miri (not with --fast)",
+        slow: false,
+        run: |tally, options| documentation_and_miri(tally, options.fast),
+    },
     Step { name: "tests", slow: false, run: |tally, options| tests(tally, options.fast) },
     Step { name: "model checking", slow: true, run: |tally, _| suites::run(&suites::MODELS, |text| tally.see(text)) },
-    Step { name: "a sample under Miri", slow: true, run: |tally, _| under_miri(tally) },
     Step {
         name: "the README's commands, beside a sample of the mutants",
         slow: true,
@@ -95,10 +98,14 @@ pub fn run(options: &Options) -> ExitCode {
             }
         }
     }
-    println!("\n== summary (below: tests and steps)\n{}", lines.join("\n"));
-    tally.left_out.iter().for_each(|note| println!("{note}"));
-    println!("{} passed, {} failed", tally.passed, tally.failed);
+    println!("\n== summary (below: tests and steps)\n{}", ending(&lines, &tally));
     if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The last lines: the steps, what was left out, the count.
+fn ending(lines: &[String], tally: &Tally) -> String {
+    let count = format!("{} passed, {} failed", tally.passed, tally.failed);
+    [lines, &tally.left_out, &[count]].concat().join("\n")
 }
 
 fn summary(step: &Step, result: &Result<(), String>, took: Duration) -> String {
@@ -187,11 +194,20 @@ fn documentation() -> Result<(), String> {
     doc(DOC_ALONE, "-D warnings")
 }
 
+/// Each builds one crate after the other most of the time, in different target folders, and Miri has one thread.
+fn documentation_and_miri(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
+    if is_fast { documentation() } else { beside("a sample under Miri", || under_miri(tally), documentation) }
+}
+
 /// Its absence is no failure: the last lines of the gate say so.
-fn under_miri(tally: &mut Tally) -> Result<(), String> {
-    let note = miri::sample(|text| tally.see(text))?;
-    tally.left_out.extend(note);
-    Ok(())
+fn under_miri(tally: &mut Tally) -> Captured {
+    if let Some(note) = miri::missing() {
+        tally.left_out.push(note);
+        return Ok((String::new(), Ok(())));
+    }
+    let (text, result) = miri::sample()?;
+    text.lines().for_each(|line| tally.see(line));
+    Ok((text, result))
 }
 
 /// Both build one crate after the other most of the time, in different target folders: together they keep two
@@ -233,12 +249,23 @@ fn counts(line: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::counts;
+    use super::{Tally, counts, ending};
 
     #[test]
     fn reads_what_cargo_test_says() {
         let line = "test result: FAILED. 41 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(counts(line), Some((41, 2)));
         assert_eq!(counts("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn what_was_left_out_stands_before_the_count() {
+        let left_out = vec!["left out: some".to_string()];
+        let tally = Tally { passed: 3, failed: 1, left_out };
+        assert_eq!(
+            ending(&["ok      a step (1 s)".to_string()], &tally),
+            "ok      a step (1 s)\nleft out: some\n3 passed, 1 failed"
+        );
+        assert_eq!(ending(&[], &Tally::default()), "0 passed, 0 failed");
     }
 }
