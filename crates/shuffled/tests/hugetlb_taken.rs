@@ -5,7 +5,7 @@ use common::{RW, Shuffled, access, free, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    Access, AddressSpace, Advice, Event, FaultError, MapFlags, MremapFlags, Order, Term, Tunables, Vm,
+    Access, AddressSpace, Advice, Event, FaultError, MapFlags, MremapFlags, ObjectPart, Order, Term, Tunables, Vm,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -257,5 +257,31 @@ fn a_drop_takes_for_the_next_touch() {
         check(vm, &[parent, child]);
         assert_eq!([by(vm, parent, AT, None), by(vm, child, AT, None)], [Ok(3), Err(FaultError::Taken)]);
         end(vm, &[parent, child]);
+    });
+}
+
+/// A private mapping of a file: the child ends, which waits for a hole, which waits for the entry that the owner drops, who
+/// takes the page from the child: it does so before the child waits.
+#[test]
+fn a_drop_takes_from_a_child_that_ends_while_a_hole_is_made() {
+    shuffled(SCHEDULES, || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let file: &'static _ = Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap()));
+        file.write(0, &6_u64.to_ne_bytes()).unwrap();
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        parent.mmap_object(AT, HUGE, RW, flags, ObjectPart::new(file)).unwrap();
+        parent.write(AT, &7_u64.to_ne_bytes()).unwrap();
+        let child = parent.fork().unwrap();
+        let drops = move || {
+            parent.madvise(AT, HUGE, Advice::DontNeed).unwrap();
+            let seen = by(vm, parent, AT, None);
+            assert!(seen == Ok(6) || seen == Ok(0), "{seen:?}");
+        };
+        run(3, vec![Box::new(drops), Box::new(move || drop(child)), Box::new(move || file.discard(0..512))]);
+        check(vm, &[parent]);
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
     });
 }

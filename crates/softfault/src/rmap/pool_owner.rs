@@ -21,6 +21,7 @@
 //! | --- | --- | --- |
 //! | another process sees what the owner has stored since | a shootdown and a grace period of each space before its entry is given up | `a_child_reads_while_its_parent_takes` |
 //! | the page is taken although nobody stores: another thread has unmapped it meanwhile | the owner's entry is `Busy`, which removals wait for | `an_owner_takes_while_it_is_unmapped` |
+//! | an owner that drops the page waits for a child that ends, and that, by way of `resize`, for the owner | the end of a space leaves the family after such pages (`space/exit.rs`) | `a_drop_takes_from_a_child_that_ends_while_a_hole_is_made` |
 //! | a child that forks, moves or copies keeps an entry through which it reads what the owner stores | the owner stores only if it is alone, and takes again otherwise | `a_child_forks_while_its_parent_takes`, `a_child_moves_while_its_parent_takes` |
 //!
 //! Locks on entry: none, no section; the caller may own an entry. Takes the family's.

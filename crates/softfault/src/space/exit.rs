@@ -17,6 +17,9 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         vm.call();
         self.assert_inactive();
         let nr_emptied = vm.nr_blocks_emptied();
+        // Still in the family: who takes a page of a pool from others would wait for an entry that it does not find, and
+        // the holder of `resize`, for which this waits, may wait for that CPU.
+        self.leave_pools(&self.sole_writer());
         vm.leave_family(self.frame, self.founder());
         self.leave_objects();
         self.tell_release();
@@ -43,7 +46,6 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.sole_writer();
         if self.nr_members(writer) > 0 {
             let all = Removal { range: Self::user_range(), free_inside: Self::table_range(), guards: Guards::Remove };
-            self.leave_pools(writer);
             self.remove_pages(writer, &all, Why::Unmap);
             self.leave_all_members(writer);
         }
