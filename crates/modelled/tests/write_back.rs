@@ -222,6 +222,25 @@ fn a_removal_against_a_batch_and_another() {
     removal_against(1, &[write_both, make_a_hole, cut]);
 }
 
+/// While a removal waits for the call, the page is stored to and written: the machine is asked for that after the call.
+#[test]
+fn a_store_beside_a_removal_against_a_batch() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = three_folios();
+        let store = move || {
+            // The CPU that waits for the others.
+            be(0);
+            object.write(PAGE, &[NEW]).unwrap();
+            object.write_back(1..2).unwrap();
+        };
+        run(vec![Box::new(move || write_both(object)), Box::new(move || make_a_hole(object)), Box::new(store)]);
+        w.check(&[]);
+        let is_hole = byte(object, PAGE) != NEW;
+        assert!(is_hole || files::written(1) == Some(NEW), "older bytes came after it");
+    });
+}
+
 /// A waiter for a write that never ends is woken when its pages go.
 #[test]
 fn a_write_that_never_ends_against_a_discard() {

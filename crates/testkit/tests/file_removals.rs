@@ -252,6 +252,44 @@ fn a_removal_waits_for_the_call_that_writes_its_page() {
     }
 }
 
+/// While a removal waits for the call that writes its page, the page is stored to and written: the machine is asked after that call,
+/// or its old bytes would come last.
+#[test]
+fn a_store_while_a_removal_waits_stays() {
+    for remove in &REMOVALS[1..] {
+        in_setup(Setup::PLAIN, 4, 16 << 20, |w| {
+            let (space, (storage, object)) = (w.space, plain(w, REMOVED));
+            let on_cpu = |cpu| w.vm.machine().bind(CpuId(cpu)).unwrap();
+            let nr_waits = || w.vm.event(Event::Waited);
+            thread::scope(|scope| {
+                let _goes_on = GoesOn(&storage);
+                scope.spawn(|| {
+                    let _cpu = on_cpu(1);
+                    object.write_back(ALL).unwrap();
+                });
+                wait_until(|| storage.is_in_call.load(SeqCst));
+                storage.slow_page.store(u64::MAX, SeqCst);
+                scope.spawn(|| {
+                    let _cpu = on_cpu(2);
+                    remove(space, &storage, &object);
+                });
+                wait_until(|| nr_waits() > 0);
+                w.space.write(BASE + REMOVED * PAGE, &[NEW]).unwrap();
+                let before = nr_waits();
+                let acknowledged = scope.spawn(|| {
+                    let _cpu = on_cpu(3);
+                    object.write_back(REMOVED..REMOVED + 1)
+                });
+                wait_until(|| nr_waits() > before || acknowledged.is_finished());
+                storage.may_go_on.store(true, SeqCst);
+                assert_eq!(acknowledged.join().unwrap(), Ok(()));
+            });
+            assert_eq!(storage.byte(REMOVED), NEW);
+            check(w.vm, &[w.space]);
+        });
+    }
+}
+
 /// The call ends, and the write goes on: the machine answers *under way* while a removal waits for its call. The removal returns,
 /// though nobody ends the write.
 #[test]

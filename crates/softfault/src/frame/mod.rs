@@ -104,7 +104,7 @@ pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use desc::MAP_ONE;
 pub(crate) use desc::{FrameKind, FrameState, MapsFull, MetaUse};
-pub(crate) use folio_lock::{FolioWait, FolioWaits, Io, Unlocked};
+pub(crate) use folio_lock::{FolioWait, FolioWaits, Io};
 pub use fragment::Fragmentation;
 pub use frame_cache::FrameCache;
 pub(crate) use frame_list::FrameList;
@@ -133,7 +133,7 @@ pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
 pub(crate) use tail_descs::nr_frames_of_tails;
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
-pub(crate) use write_back::{TakenOut, WriteBegin};
+pub(crate) use write_back::{EndedPart, TakenOut, WriteBegin};
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;

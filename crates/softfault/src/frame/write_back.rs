@@ -46,6 +46,16 @@ pub(crate) enum TakenOut {
     Asked,
 }
 
+/// The rest of the work when WRITEBACK, ASKING or AWAITED is clear.
+#[must_use]
+pub(crate) struct EndedPart {
+    pub(crate) unlocked: Unlocked,
+    /// The caller owns the frames alone, since the folio has left its object and nothing else holds them.
+    pub(crate) is_ours: bool,
+    /// A call is over during which the folio has left its object.
+    pub(crate) is_of_late_call: bool,
+}
+
 impl FrameState {
     /// Whether a CPU is in the machine's call that writes the folio to its file, or about to make it.
     pub(crate) fn is_being_asked_for(self) -> bool {
@@ -83,22 +93,22 @@ impl FrameDesc {
     }
 
     /// The machine has returned.
-    pub(crate) fn end_asking(&self) -> (Unlocked, bool) {
+    pub(crate) fn end_asking(&self) -> EndedPart {
         self.end_part_of_write(ASKING, 0)
     }
 
-    /// Ends the write. Returns whether the caller now owns the frames alone, since the folio has left its object.
-    pub(crate) fn end_file_write(&self, io: Io) -> (Unlocked, bool) {
+    /// Ends the write.
+    pub(crate) fn end_file_write(&self, io: Io) -> EndedPart {
         debug_assert!(self.state.load(Ordering::Relaxed) & WRITEBACK != 0, "I56: a write ends once");
         self.end_part_of_write(WRITEBACK, if io == Io::Failed { DIRTY } else { 0 })
     }
 
     /// The caller, which has taken the folio out, does not wait for the call any more.
-    pub(crate) fn end_await(&self) -> (Unlocked, bool) {
+    pub(crate) fn end_await(&self) -> EndedPart {
         self.end_part_of_write(AWAITED, 0)
     }
 
-    fn end_part_of_write(&self, part: u64, failed: u64) -> (Unlocked, bool) {
+    fn end_part_of_write(&self, part: u64, failed: u64) -> EndedPart {
         let mut seen = self.state.load(Ordering::Relaxed);
         loop {
             let ended = (seen & !part) | failed;
@@ -109,7 +119,8 @@ impl FrameDesc {
             match self.state.compare_exchange(seen, ended, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     let is_ours = FrameState(ended).is_orphan() && FrameState(ended).is_unused();
-                    return (Unlocked::new(waiters), is_ours);
+                    let is_of_late_call = part == ASKING && seen & AWAITED != 0;
+                    return EndedPart { unlocked: Unlocked::new(waiters), is_ours, is_of_late_call };
                 }
                 Err(now) => seen = now,
             }

@@ -166,10 +166,16 @@ impl<M: Machine> Links<M> {
         }
         // A page of a pool goes back before its place is empty: a fault that finds the place empty may want it.
         let is_of_pool = self.object_pool(folio.id).is_some();
+        let may_be_late = self.begin_late_call(id, frame.pfn);
         if !is_of_pool {
             slot.empty_all(frame.order);
         }
-        if self.is_ours_now(id, frame.pfn, freed.asked) {
+        let taken = self.take_out(id, frame.pfn, freed.asked);
+        debug_assert!(may_be_late || taken != TakenOut::Asked, "I56: no write begins of what is marked");
+        if may_be_late && taken != TakenOut::Asked {
+            self.end_late_call(id);
+        }
+        if taken == TakenOut::Ours {
             if frame.order == Order::BASE { freed.batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
         }
         if is_of_pool {
@@ -177,11 +183,11 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Makes a folio that no word names an orphan. Returns whether the caller now owns its frames alone.
-    fn is_ours_now(&self, id: ObjectId, head: Pfn, asked: &mut FrameList) -> bool {
+    /// Makes a folio that no word names an orphan.
+    fn take_out(&self, id: ObjectId, head: Pfn, asked: &mut FrameList) -> TakenOut {
         let desc = self.frames.desc(head);
         if self.object_file(id).is_none() {
-            return desc.orphan();
+            return if desc.orphan() { TakenOut::Ours } else { TakenOut::Held };
         }
         let taken = desc.take_out_of_file();
         if taken != TakenOut::Ours {
@@ -191,6 +197,6 @@ impl<M: Machine> Links<M> {
         if taken == TakenOut::Asked {
             asked.push(&self.frames, head);
         }
-        taken == TakenOut::Ours
+        taken
     }
 }

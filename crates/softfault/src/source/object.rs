@@ -79,7 +79,10 @@ pub(crate) struct ObjectData {
     pub(super) reserving: Word,
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
-    pad: [Word; 6],
+    /// Calls of the machine that write folios which have left the object during the call, or are about to. Who is about to ask for
+    /// another write sleeps at it.
+    pub(super) nr_late_calls: Word,
+    pad: [Word; 5],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }
