@@ -88,6 +88,7 @@ fn a_child_reads_while_its_parent_takes() {
 fn a_child_stores_while_its_parent_takes() {
     shuffled(SCHEDULES, || {
         let (vm, parent, child) = shared(3);
+        let second: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
         let unmaps = shuttle::rand::thread_rng().gen_bool(0.3);
         let stores = move || match by(vm, parent, AT + 8, Some(9)) {
             Ok(9) => {}
@@ -110,9 +111,10 @@ fn a_child_stores_while_its_parent_takes() {
             }
         };
         run(3, vec![Box::new(stores), Box::new(childs), Box::new(third)]);
-        check(vm, &[parent, child]);
+        check(vm, &[parent, child, second]);
         may_be(by(vm, child, AT, None), 7);
-        end(vm, &[parent, child]);
+        may_be(by(vm, second, AT, None), 7);
+        end(vm, &[parent, child, second]);
     });
 }
 
@@ -178,14 +180,15 @@ fn a_child_forks_while_its_parent_takes() {
     assert!(seen[1..].iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
 
-/// Other threads of the owner unmap the page, drop it, fork, or take the write right away: nobody loses the page for a store that
-/// was not made.
+/// Other threads of the owner unmap the page, drop it, fork, or take the write right away: two children, whose entries nobody else
+/// owns, both lose the page, for a store that is made, or neither does.
 #[test]
 fn an_owner_takes_while_it_is_unmapped() {
     let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
     let told = Arc::clone(&seen);
     shuffled(2 * SCHEDULES, move || {
         let (vm, parent, child) = shared(2);
+        let second: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
         let how = shuttle::rand::thread_rng().gen_range(0..4);
         let (born, told, stored) =
             (Born::default(), Arc::clone(&told), Arc::new(Mutex::new(Err(FaultError::OutOfFrames))));
@@ -199,10 +202,11 @@ fn an_owner_takes_while_it_is_unmapped() {
         };
         run(2, vec![Box::new(stores), Box::new(other)]);
         let born = born.lock().unwrap().take();
-        let spaces: Vec<&Space> = [parent, child].into_iter().chain(born).collect();
+        let spaces: Vec<&Space> = [parent, child, second].into_iter().chain(born).collect();
         check(vm, &spaces);
         let (stored, seen) = (*stored.lock().unwrap(), by(vm, child, AT, None));
         may_be(seen, 7);
+        assert_eq!(seen, by(vm, second, AT, None), "both, or neither");
         match how {
             0 => assert!(matches!(stored, Ok(_) | Err(FaultError::NotMapped)), "{stored:?}"),
             3 => assert!(matches!(stored, Ok(_) | Err(FaultError::NoRights)), "{stored:?}"),

@@ -44,8 +44,6 @@ events! {
     HugetlbPrivate = "hugetlb_private",
     /// A child got no page, because the pool had none for a copy of a pinned one, or the parent had lost it.
     ForkNoHugePage = "fork_no_huge_page",
-    /// Entries that lost their page of a pool to the process with the reservation.
-    HugePageTaken = "huge_page_taken",
     /// Pages of shared objects mapped by a fault on a neighbour.
     MapAround = "map_around",
     /// Page tables installed.
@@ -80,8 +78,6 @@ events! {
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Faults refused: the pool of huge pages is empty.
     RefusedNoHugePage = "fault_refused_no_huge_page",
-    /// Refused: the process with the reservation has taken the page of the pool.
-    RefusedTaken = "fault_refused_taken",
     /// Faults refused: the subpool has its most pages.
     RefusedSubpoolFull = "fault_refused_subpool_full",
     /// Surplus pages that came to a pool of huge pages.
@@ -322,6 +318,11 @@ events! {
     /// Compactions that ended, or did not begin, because a last-resort allocation waited for
     /// frames.
     CompactLastResort = "compact_last_resort",
+    // A new name comes last: words that are counted together, as those of faults or of munmap(2), stay in the lines that they have.
+    /// Entries that lost their page of a pool to the process with the reservation.
+    HugePageTaken = "huge_page_taken",
+    /// Faults refused: the process with the reservation has taken the page of the pool.
+    RefusedTaken = "fault_refused_taken",
 }
 
 /// Words reserved for events in each CPU's data.

@@ -7,8 +7,11 @@
 //! then     alone? the owner's entry has the write right    else: it is what it was, and the fault begins again
 //! ```
 //! The owner's entry is `Busy`, and counted, from before the first other one is taken: no thread of the owner unmaps, moves or shares
-//! the page meanwhile, and no other entry is the last. The walk waits for nobody. So an entry that another
-//! operation owns for a moment is left, and the fault waits for it with nothing owned.
+//! the page meanwhile, and no other entry is the last. So if every other entry can be taken, the store is made. The walk waits for nobody:
+//! an entry that another operation owns for a moment, or of a second space with subscribers, is left, and the fault
+//! waits with nothing owned, and begins again. What was taken by then stays lost, though another thread of the owner may now unmap the
+//! page, or a page of the pool may come for the copy. Put back, it would have to be taken again: children that touch the page all the
+//! time would keep their parent waiting without end.
 //!
 //! MADV_DONTNEED of the owner leaves a claim. If the pool has no page for it, the others lose this one at once: the
 //! owner's next touch is not refused. Where subscribers would have to be told, which cannot be under the writer lock, the place has no
@@ -20,7 +23,7 @@
 //! | failure | what prevents it | seen by |
 //! | --- | --- | --- |
 //! | another process sees what the owner has stored since | a shootdown and a grace period of each space before its entry is given up | `a_child_reads_while_its_parent_takes` |
-//! | the page is taken although nobody stores: another thread has unmapped it meanwhile | the owner's entry is `Busy`, which removals wait for | `an_owner_takes_while_it_is_unmapped` |
+//! | all others lose the page although nobody stores: another thread has unmapped it meanwhile | the owner's entry is `Busy`, which removals wait for, until no other entry is left to take | `an_owner_takes_while_it_is_unmapped` |
 //! | an owner that drops the page waits for a child that ends, and that, by way of `resize`, for the owner | the end of a space leaves the family after such pages (`space/exit.rs`) | `a_drop_takes_from_a_child_that_ends_while_a_hole_is_made` |
 //! | a child that forks, moves or copies keeps an entry through which it reads what the owner stores | the owner stores only if it is alone, and takes again otherwise | `a_child_forks_while_its_parent_takes`, `a_child_moves_while_its_parent_takes` |
 //!
