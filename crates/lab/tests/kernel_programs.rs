@@ -283,9 +283,9 @@ fn hugetlbfs_is_mounted_and_has_files() {
 
 /// Private mappings of files of huge pages: copies, reservations, holes, sizes; and of a pool without a free page after fork(2).
 #[test]
-fn files_of_huge_pages_are_mapped_privately() {
+fn pages_of_a_pool_are_mapped_privately_and_reserved_once() {
     let options = ["--cpus", "2", "--append", "transparent_hugepage=never"];
-    ["hugeprivate", "hugefork"].iter().for_each(|name| run_ok(name, &options));
+    ["hugeprivate", "hugefork", "hugeonce"].iter().for_each(|name| run_ok(name, &options));
 }
 
 /// Pages of 1 GiB, shared and private: the hardware takes an entry of level 2 for one.

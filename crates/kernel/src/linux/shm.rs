@@ -74,6 +74,8 @@ pub struct Segment {
     pub id: u32,
     /// Its memory.
     pub object: Object,
+    /// Its pages come from a pool. What it reserves it has reserved when it was made, and no mapping reserves more.
+    pub is_huge: bool,
     /// Its size as it was asked for.
     pub size_bytes: u64,
     /// The process that made it.
@@ -182,7 +184,7 @@ pub struct Maker {
 }
 
 /// Makes a segment; EEXIST if the key has got one meanwhile.
-/// With an order its pages come from a pool, all of them reserved now unless `reserve` is false.
+/// With `huge` its pages come from a pool, all of them reserved now if it says so, and none later: shmat(2) reserves nothing.
 pub fn create(key: i32, size_bytes: u64, mode: u32, maker: &Maker, huge: Option<Huge>) -> errno::Result<Arc<Segment>> {
     if size_bytes == 0 || size_bytes > SHMMAX.get() {
         return Err(Errno::EINVAL);
@@ -210,8 +212,15 @@ pub fn create(key: i32, size_bytes: u64, mode: u32, maker: &Maker, huge: Option<
         detached_s: 0,
         changed_s: now_s(),
     };
-    let segment =
-        Segment { id: 0, object, size_bytes, creator_pid: maker.pid, meta: SpinLock::new(meta), _charge: charge };
+    let segment = Segment {
+        id: 0,
+        object,
+        is_huge: huge.is_some(),
+        size_bytes,
+        creator_pid: maker.pid,
+        meta: SpinLock::new(meta),
+        _charge: charge,
+    };
     insert(key, segment)
 }
 

@@ -3,6 +3,7 @@
 use crate::linux::fs::inode::names;
 use crate::linux::fs::mapped;
 use crate::linux::process::Process;
+use crate::linux::shm;
 use crate::port::mm::Space;
 use core::fmt::{self, Write};
 use softfault::{ObjectId, Order, SmapsEntry, Vma, VmaFlags};
@@ -236,8 +237,13 @@ fn vm_flags(entry: &SmapsEntry, out: &mut dyn Write) -> fmt::Result {
         (VmaFlags::HUGEPAGE, " hg"),
         (VmaFlags::NOHUGEPAGE, " nh"),
     ];
+    let mut flags = entry.vma.flags;
+    if entry.page_order != Order::BASE && shm::of_object(entry.vma.object).is_some() {
+        // The segment reserves, or does not: no mapping of it does, and Linux shows that of none.
+        flags.set(VmaFlags::NORESERVE, false);
+    }
     out.write_str("VmFlags:")?;
-    for (_, name) in NAMES.iter().filter(|(flag, _)| entry.vma.flags.contains(*flag)) {
+    for (_, name) in NAMES.iter().filter(|(flag, _)| flags.contains(*flag)) {
         out.write_str(name)?;
     }
     if entry.page_order != Order::BASE {

@@ -157,6 +157,8 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     prot.set(Prot::WRITE, may_write);
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
     let part = ObjectPart::new(&segment.object).with_may_write(may_write);
+    // A second reservation would be refused where the segment's own is in use, and make one for a segment without.
+    let map_flags = if segment.is_huge { map_flags | MapFlags::NORESERVE } else { map_flags };
     let at = to_errno!(call.space().mmap_object(addr, segment.nr_pages() * 4096, prot, map_flags, part));
     // As for mmap(2).
     shm::sweep();
