@@ -115,9 +115,19 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Does so, and waits for entries that others own for a moment, until the page is the caller's alone.
+    /// Does so, and waits for entries that others own for a moment, until the page is the caller's alone. `false` if subscribers
+    /// would have to be told; others have lost the page then only if these came meanwhile.
     pub(crate) fn take_page_for_place(&self, first: Pfn) -> bool {
         let page = PageFrame { pfn: first, order: self.pool_of_page(first).order() };
+        // First: nobody should lose the page for a claim that does not come.
+        let mut has_subscribed = false;
+        let _ = self.rmap_find_subscribed(page, &mut Steps::unbounded(), &mut |_, _| {
+            has_subscribed = true;
+            false
+        });
+        if has_subscribed {
+            return false;
+        }
         while self.take_from_others(page, &MayTake::UNTOLD).is_ok() {
             let state = self.frames.desc(first).state();
             if state.nr_maps() == 1 && !state.is_copied() {

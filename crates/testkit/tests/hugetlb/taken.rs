@@ -206,6 +206,21 @@ fn a_dropped_page_of_a_subscriber_stays() {
     });
 }
 
+/// Then nobody else loses the page either.
+#[test]
+fn a_dropped_page_of_a_subscriber_stays_for_all() {
+    with_pool(1, 1, |w| {
+        own(w, 1);
+        let (older, child, younger) = (w.space.fork().unwrap(), w.space.fork().unwrap(), w.space.fork().unwrap());
+        let subscription = child.subscribe();
+        w.space.madvise(AT, HUGE, DONTNEED).unwrap();
+        assert_eq!([&older, &child, &younger].map(|space| bytes(space, AT)), [[1]; 3]);
+        assert_eq!((touch(w.space, AT), w.vm.event(Event::HugePageTaken)), (DRY, 0));
+        check(w.vm, &[w.space, &older, &child, &younger]);
+        drop(subscription);
+    });
+}
+
 /// Subscribers are told of the whole page before it goes, each space of its own place.
 #[test]
 fn subscribers_are_told_before_it_is_taken() {
