@@ -334,18 +334,43 @@ mod tests {
     use super::super::format::X86_64;
     use super::*;
 
+    const CLEAN: Leaf = Leaf { pfn: Pfn(5), rights: Rights::READ.union(Rights::WRITE), accessed: false, dirty: false };
+    const STORED_TO: Leaf = Leaf { accessed: true, dirty: true, ..CLEAN };
+
+    fn slot(word: &Word) -> Slot<'_, X86_64> {
+        let slot = Slot::new(word, 0);
+        assert!(slot.fill(Entry::Leaf(CLEAN)).is_ok());
+        slot
+    }
+
+    /// As the hardware does for a store of a program.
+    fn store_to(word: &Word) {
+        word.store(used::<X86_64>(word.load(Ordering::Relaxed), Access::Write), Ordering::Relaxed);
+    }
+
     /// F11: the hardware goes on using a locked entry.
     #[test]
     fn unlocking_keeps_what_the_hardware_set() {
         let word = Word::new(0);
-        let slot = Slot::<X86_64>::new(&word, 0);
-        let leaf = Leaf { pfn: Pfn(5), rights: Rights::READ | Rights::WRITE, accessed: false, dirty: false };
-        assert!(slot.fill(Entry::Leaf(leaf)).is_ok());
+        let slot = slot(&word);
         let Ok(locked) = slot.lock(slot.observe()) else { panic!("nobody else is here") };
-        assert_eq!(slot.observe().entry, Entry::LockedLeaf(leaf));
-        word.store(used::<X86_64>(word.load(Ordering::Relaxed), Access::Write), Ordering::Relaxed);
+        assert_eq!(slot.observe().entry, Entry::LockedLeaf(CLEAN));
+        store_to(&word);
         slot.unlock(Leaf { rights: Rights::READ, ..locked });
-        let now = Leaf { rights: Rights::READ, accessed: true, dirty: true, ..leaf };
+        let now = Leaf { rights: Rights::READ, ..STORED_TO };
         assert_eq!(slot.observe().entry, Entry::Leaf(now), "neither bit is lost");
+    }
+
+    /// The hardware stores between the look at the entry and the change.
+    #[test]
+    fn who_takes_an_entry_sees_what_the_hardware_set_before() {
+        let word = Word::new(0);
+        let slot = slot(&word);
+        let seen = slot.observe();
+        store_to(&word);
+        assert_eq!(slot.lock(seen).ok(), Some(STORED_TO));
+        slot.unlock(CLEAN);
+        assert!(slot.take_for_removal(seen).is_ok());
+        assert_eq!(slot.removed(), Some(STORED_TO), "the harvest learns of the store");
     }
 }

@@ -99,3 +99,22 @@ fn one_behind_the_other() {
         assert_same(tree.snapshot(), &map);
     }
 }
+
+/// Nodes of several transactions wait for one grace period.
+#[test]
+fn nodes_that_were_deferred_come_back_together() {
+    let (arena, root) = ground(100);
+    let tree = Tree::new(&arena, &root);
+    fill(tree, 200);
+    for nr_before in [0, 2, 4] {
+        assert!(tree.nr_deferred() >= nr_before);
+        let mut txn = Txn::begin(tree);
+        assert!(txn.remove(Vpn(10 + 60 * nr_before), &mut arena.source()).unwrap().is_some());
+        txn.publish().defer();
+        assert_eq!(tree.check_at_rest(&[]), Ok(()));
+    }
+    let deferred = tree.claim_deferred();
+    assert_eq!((deferred.nr_nodes() >= 6, tree.nr_deferred()), (true, 0));
+    deferred.free();
+    assert_eq!(tree.check_at_rest(&[]), Ok(()), "each node is free once");
+}

@@ -98,6 +98,21 @@ fn the_one_large_hole_is_found_in_few_nodes() {
     }
 }
 
+/// The bound is the number of nodes there are, so a search that enters all of them must get through.
+#[test]
+fn a_search_needs_no_more_nodes_than_it_enters() {
+    let (arena, root) = ground(100);
+    let tree = Tree::new(&arena, &root);
+    fill(tree, 1_000);
+    for direction in [Direction::TopDown, Direction::BottomUp] {
+        let request = GapRequest::new(PageRange::new(Vpn(10), Vpn(2_009)), 1, direction);
+        let (found, nr_nodes) = counted(tree, &request);
+        assert!(found.is_some() && nr_nodes > 1, "{nr_nodes} nodes");
+        assert_eq!(tree.snapshot().find_gap_within(&request, &mut { nr_nodes }), found);
+        assert_ne!(tree.snapshot().find_gap_within(&request, &mut (nr_nodes - 1)), found, "the leaf is not entered");
+    }
+}
+
 #[test]
 fn the_ends_of_the_address_space_do_not_wrap() {
     let (arena, root) = ground(10);
