@@ -371,6 +371,7 @@ mod tests {
         assert_eq!(slot.lock(seen).ok(), Some(STORED_TO));
         slot.unlock(CLEAN);
         assert!(slot.take_for_removal(seen).is_ok());
-        assert_eq!(slot.removed(), Some(STORED_TO), "the harvest learns of the store");
+        let harvested = Leaf { rights: Rights::empty(), ..STORED_TO };
+        assert_eq!(slot.removed(), Some(harvested), "with the store");
     }
 }
