@@ -283,7 +283,7 @@ fn hugetlbfs_is_mounted_and_has_files() {
 
 /// Private mappings of files of huge pages: copies, reservations, holes, sizes; and of a pool without a free page after fork(2).
 #[test]
-fn pages_of_a_pool_are_mapped_privately_and_reserved_once() {
+fn files_of_huge_pages_are_mapped_privately() {
     let options = ["--cpus", "2", "--append", "transparent_hugepage=never"];
     ["hugeprivate", "hugefork", "hugeonce"].iter().for_each(|name| run_ok(name, &options));
 }
