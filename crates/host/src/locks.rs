@@ -47,7 +47,8 @@ mod tests {
         cpu.taking(LockKind::ObjectResize);
         assert_eq!(cpu.forbids(LockKind::Reserving), None);
         assert_eq!(cpu.forbids(LockKind::Writer), Some(LockKind::Writer), "two of a kind");
-        assert_eq!(cpu.forbids(LockKind::Family), Some(LockKind::Writer));
+        assert_eq!(cpu.forbids(LockKind::Family), None, "a page of a pool may be taken from others");
+        assert_eq!(cpu.forbids(LockKind::Writers), Some(LockKind::Writer));
         cpu.released(LockKind::Writer);
         assert_eq!(cpu.forbids(LockKind::Writer), Some(LockKind::ObjectResize));
         cpu.released(LockKind::ObjectResize);

@@ -85,10 +85,13 @@ impl Trouble {
             return Ok(());
         };
         let is_of_object = self.model.is_of_object(who, number);
+        // The file has its bytes: it is read again.
+        let is_read_again = vm.is_clean_page_of_file(pfn);
         match vm.poison_frame(pfn) {
             Ok(nr) if nr != if is_of_object { 0 } else { entries.len() as u64 } => {
                 Err(format!("frame {pfn:?} has failed for {nr} entries, and was that of {entries:x?}"))
             }
+            Ok(_) if is_read_again => Ok(()),
             Ok(_) => {
                 entries.into_iter().for_each(|(who, number)| self.model.fail(who, number));
                 Ok(())
@@ -111,9 +114,9 @@ impl Trouble {
         spaces: Spaces<'_, 's, 'vm, F>,
         random: Random,
     ) {
-        if let Some(chosen) = self.choose(spaces, random)
-            && vm.poison_frame(chosen.frame.0).is_ok()
-        {
+        let Some(chosen) = self.choose(spaces, random) else { return };
+        let is_read_again = vm.is_clean_page_of_file(chosen.frame.0);
+        if vm.poison_frame(chosen.frame.0).is_ok() && !is_read_again {
             chosen.entries.into_iter().for_each(|(who, number)| self.model.fail(who, number));
         }
     }

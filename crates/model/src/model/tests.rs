@@ -120,7 +120,7 @@ fn advice_that_only_files_or_huge_pages_take() {
 
 /// A fork of a private page of a pool: who has a reservation then, and who gets no page.
 #[test]
-fn a_page_of_a_pool_is_shared_while_there_is_one_for_the_copy() {
+fn a_page_of_a_pool_is_shared_until_one_stores() {
     const OWN: u64 = FIXED | crate::numbers::MAP_HUGETLB;
     let (at, len) = (crate::op::POOL_WINDOW, crate::op::HUGE);
     let run = |nr: u64, steps: &[(u64, Call, &[u64])]| {
@@ -141,10 +141,16 @@ fn a_page_of_a_pool_is_shared_while_there_is_one_for_the_copy() {
     };
     let load: (u64, Call, &[u64]) = (1, Call::Load, &[at, 8]);
     let store: (u64, Call, &[u64]) = (1, Call::Store, &[at, 8, 8]);
-    assert_eq!(run(1, &[load]), (Outcome::ADRERR, 0, 0));
-    assert_eq!(run(2, &[load]), (Outcome::Value(7), 1, 1));
+    let owner_stores: (u64, Call, &[u64]) = (0, Call::Store, &[at, 8, 9]);
+    assert_eq!(run(1, &[load]), (Outcome::Value(7), 0, 0));
+    assert_eq!(run(1, &[store]), (Outcome::ADRERR, 0, 0));
+    assert_eq!(run(1, &[store, load]), (Outcome::Value(7), 0, 0), "its reads go on");
+    assert_eq!(run(1, &[owner_stores]), (OK, 0, 0));
+    assert_eq!(run(1, &[owner_stores, load]), (Outcome::ADRERR, 0, 0), "the owner has taken the page");
+    assert_eq!(run(2, &[load]), (Outcome::Value(7), 1, 0));
     assert_eq!(run(2, &[store, (0, Call::Load, &[at, 8])]), (Outcome::Value(7), 0, 0));
-    assert_eq!(run(2, &[(0, Call::Munmap, &[at, PAGE])]), (EINVAL, 1, 1));
+    assert_eq!(run(2, &[(0, Call::Munmap, &[at, PAGE])]), (EINVAL, 1, 0));
     assert_eq!(run(2, &[(0, Call::Munmap, &[at, len]), load]), (Outcome::Value(7), 1, 0));
-    assert_eq!(run(3, &[(0, Call::Mmap, &[at + 2 * len, 2 * len, 3, OWN])]), (ENOMEM, 2, 1));
+    assert_eq!(run(3, &[(0, Call::Mmap, &[at + 2 * len, 2 * len, 3, OWN])]), (Outcome::Value(at + 2 * len), 2, 2));
+    assert_eq!(run(2, &[(0, Call::Mmap, &[at + 2 * len, 2 * len, 3, OWN])]), (ENOMEM, 1, 0));
 }

@@ -1,11 +1,13 @@
 //! State of an object's page.
 
 use crate::addr::{Order, Pfn};
+use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::policy::second_chance::{Hand, Pass};
 use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
+use crate::space::vma::ObjectId;
 
 /// State of a page of an object that is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,13 @@ impl<M: Machine> Vm<M> {
         self.call();
         let nr_freed = self.meet_folio(Hand::Front, head, &mut Pass::first(1));
         debug_assert_eq!(nr_freed, 0);
+    }
+
+    /// Whether the frame is that of a page of a file whose bytes the file has. Call it at rest.
+    pub fn is_clean_page_of_file(&self, pfn: Pfn) -> bool {
+        let desc = self.frames.desc(self.frames.head(pfn));
+        let is_of_object = desc.state().kind() == FrameKind::Shared;
+        is_of_object && !desc.state().is_dirty() && self.object_file(ObjectId(desc.owner.get())).is_some()
     }
 
     /// As [`free_tail_descs`](SharedObject::free_tail_descs), of the folio with that head, which nobody maps
