@@ -234,6 +234,7 @@ const LEFT_OUT: [(&str, &str); 66] = [
     ("limits", "reads one word"),
     ("nr_used", "reads one word"),
     ("offline_memory", "migrate_frame for each page: offline/, and under shuttle"),
+    ("remove_memory", "takes only free frames, under the locks of offline_memory: offline/, resize"),
     ("poll_compaction_request", "writes one word"),
     ("errno", "a function of the error"),
     ("event", "a function of the refusal"),
