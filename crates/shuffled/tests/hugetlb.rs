@@ -172,6 +172,27 @@ fn the_first_reservation_against_faults() {
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
 
+/// Two reserve the same page of a file without nodes. Both have brought some, and what one of them does not need is free again.
+#[test]
+fn two_first_reservations_of_a_page() {
+    shuffled(300, || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        let [alone, both] = [(); 2]
+            .map(|()| -> &'static Object { Box::leak(Box::new(vm.new_hugetlb_object(HUGE, Order::PMD).unwrap())) });
+        let nr_free = || vm.vmstat().nr_free_pages;
+        let before = nr_free();
+        alone.reserve(0..512).unwrap();
+        alone.set_size_bytes(0);
+        let nr_nodes = before - nr_free();
+        assert!(nr_nodes > 0, "nodes stay");
+        let reserve = move || both.reserve(0..512).unwrap();
+        run(2, vec![Box::new(reserve), Box::new(reserve)]);
+        assert_eq!((nr_free(), free(vm)), (before - 2 * nr_nodes, (1, 1, 1)));
+        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+    });
+}
+
 /// H3: a page is reserved, and wanted for another file, while a hole is made over its place, which is empty. A promise that was made stays, in a
 /// node that comes with it and in one that was there.
 #[test]

@@ -1,11 +1,12 @@
 //! Pages of a pool's object that a private mapping shows and copies, against holes, sizes, forks and other CPUs; gets of
 //! a subpool in faults; and mappings over mappings of a pool.
 
-use common::{RW, Shuffled, access, free, run, shuffled, vm, vm_of_fresh_memory};
+use common::{RW, Shuffled, access, free, run, shuffled, vm, vm_of_fresh_memory, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{
-    AddressSpace, FaultError, MapFlags, MmapError, ObjectPart, Order, SharedObject, SubpoolLimits, Tunables, Vm,
+    AddressSpace, Event, FaultError, MapFlags, MmapError, ObjectPart, Order, SharedObject, SubpoolLimits, Term,
+    Tunables, Vm,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -164,6 +165,48 @@ fn a_fork_against_a_smaller_size() {
         assert_eq!(free(vm), (3, 3, 0));
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
+}
+
+/// H5: fork(2) copies a page that is pinned, while another thread of the parent stores through its translation, first to the
+/// page's first word, then to its last one: the copy is of one moment.
+#[test]
+fn a_fork_copies_a_pinned_page_against_stores() {
+    shuffled(300, || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, PRIVATE | MapFlags::ANONYMOUS | MapFlags::HUGETLB).unwrap();
+        let pin = parent.pin_page_mut(AT + 5 * 4096, Term::Short).unwrap();
+        let last = AT + HUGE - 8;
+        let (stored, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (is_stored, is_done) = (Arc::clone(&stored), Arc::clone(&done));
+        let store = move || {
+            let active = parent.activate();
+            for value in 1.. {
+                for at in [AT, last] {
+                    access(parent, vm, at, Some(value)).unwrap();
+                }
+                stored.store(true, Relaxed);
+                if is_done.load(Relaxed) {
+                    break;
+                }
+            }
+            drop(active);
+        };
+        let fork = move || {
+            wait_for(&is_stored);
+            let child: &'static Space = Box::leak(Box::new(parent.fork().unwrap()));
+            done.store(true, Relaxed);
+            let words = [AT, last].map(|at| word_at(child, at));
+            assert!(words[1] == words[0] || words[1] + 1 == words[0], "{words:?}");
+            child.munmap(AT, HUGE).unwrap();
+        };
+        run(2, vec![Box::new(store), Box::new(fork)]);
+        assert_eq!(vm.vmstat().get(Event::ForkPinned), 1);
+        drop(pin);
+        parent.munmap(AT, HUGE).unwrap();
+        assert_eq!(free(vm), (2, 2, 0));
+    });
 }
 
 /// H11: faults get pages of a subpool with the words of their pages claimed, and others spin for these: so no get sleeps.

@@ -2,9 +2,11 @@
 //! only what is not there: the pages of those that were granted, and its own, are more than memory has.
 
 use common::{Shuffled, free, run, shuffled, vm};
+use shuttle::rand::Rng;
 use softfault_shuffled::policy::folio::FolioOrders;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Order, SharedObject, Tunables, Vm};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Two blocks are free beside what the machine needs.
@@ -141,4 +143,33 @@ fn a_page_comes_back_while_a_surplus_page_comes() {
         assert_eq!(free(vm), (1, 1, 0));
         vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
+}
+
+/// The limit of surplus pages falls while a reservation brings one: it is granted both pages, or it has claimed none of them.
+#[test]
+fn a_limit_that_falls_leaves_no_claim() {
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let told = Arc::clone(&seen);
+    shuffled(1000, move || {
+        let vm = vm(2, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 1), Ok(1));
+        vm.set_nr_overcommit_hugepages(Order::PMD, 1).unwrap();
+        let object = Ask::Pool(2).object(vm);
+        let is_granted = Arc::new(AtomicU64::new(0));
+        let granted = Arc::clone(&is_granted);
+        let reserve = move || granted.store(Ask::Pool(2).of(object).into(), Relaxed);
+        // At any step of the reservation.
+        let fall = move || {
+            (0..shuttle::rand::thread_rng().gen_range(0..200)).for_each(|_| shuttle::thread::yield_now());
+            vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();
+        };
+        run(2, vec![Box::new(reserve), Box::new(fall)]);
+        let is_granted = is_granted.load(Relaxed);
+        told[is_granted as usize].fetch_add(1, Relaxed);
+        assert_eq!(free(vm), if is_granted == 1 { (2, 2, 2) } else { (1, 1, 0) });
+        object.set_size_bytes(0);
+        assert_eq!(free(vm), (1, 1, 0));
+        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+    });
+    assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
