@@ -170,7 +170,7 @@ const FILES: [&str; 22] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 66] = [
+const LEFT_OUT: [(&str, &str); 67] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
