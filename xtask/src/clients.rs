@@ -8,14 +8,14 @@ mod recipes;
 
 use crate::packages;
 use crate::shell::{self, Line};
-use recipes::{CLIENTS, Client};
+use recipes::{CLIENTS, Client, Origin};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The options of `cargo xtask clients`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only these (all of them otherwise): pft, will-it-scale, vm-scalability, ltp, stress-ng
+    /// Only these (all of them otherwise): pft, will-it-scale, vm-scalability, ltp, stress-ng, selftests-mm
     names: Vec<String>,
     /// Where sources and programs come to
     #[arg(long, value_name = "DIR", default_value = "target/clients")]
@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         let programs = into.join("bin").join(client.name);
         obtain(client, from.as_deref(), &source)?;
         make_folder(&programs)?;
-        println!("building {} at {}", client.name, &client.commit[..7]);
+        println!("building {}", client.name);
         (client.build)(&Place { source: &source, programs: &programs })?;
         println!("{}: {} programs", programs.display(), nr_files(&programs)?);
     }
@@ -121,13 +121,23 @@ fn is_met(need: &str) -> bool {
     if need.starts_with('/') { Path::new(need).exists() } else { packages::is_there(need) }
 }
 
-/// Brings the pinned commit to `source`, unless something is there already.
+/// Brings the source to `source`, unless something is there already.
 fn obtain(client: &Client, from: Option<&Path>, source: &Path) -> Result<(), String> {
+    match client.origin {
+        Origin::GitHub { repository, commit } => {
+            let origin = match from {
+                Some(folder) => text(&folder.join(client.name)),
+                None => format!("https://github.com/{repository}"),
+            };
+            clone(&origin, commit, from.is_some(), source)
+        }
+        Origin::Archive { file, parts } => unpack(file, parts, source),
+    }
+}
+
+/// Brings the pinned commit to `source`. A checkout is copied with all it has; of GitHub's, one commit is enough.
+fn clone(origin: &str, commit: &str, is_checkout: bool, source: &Path) -> Result<(), String> {
     if !source.join(".git").exists() {
-        let origin = match from {
-            Some(folder) => text(&folder.join(client.name)),
-            None => format!("https://github.com/{}", client.repository),
-        };
         println!("cloning {origin}");
         make_folder(source)?;
         let git = |words: &str, more: &[String]| {
@@ -135,20 +145,35 @@ fn obtain(client: &Client, from: Option<&Path>, source: &Path) -> Result<(), Str
             line.args(more);
             shell::run(&line)
         };
-        // A checkout is copied with all it has; of GitHub's, one commit is enough.
-        if from.is_some() {
-            git("clone --quiet --no-checkout", &[origin, ".".into()])?;
+        if is_checkout {
+            git("clone --quiet --no-checkout", &[origin.into(), ".".into()])?;
         } else {
             git("init --quiet", &[])?;
-            git("fetch --quiet --no-tags --depth 1", &[origin, client.commit.into()])?;
+            git("fetch --quiet --no-tags --depth 1", &[origin.into(), commit.into()])?;
         }
-        git(&format!("checkout --quiet --detach {}", client.commit), &[])?;
+        git(&format!("checkout --quiet --detach {commit}"), &[])?;
     }
     let head = Line::new("git", "rev-parse HEAD").within(&text(source));
     match shell::output_of(&head)?.trim() {
-        found if found == client.commit => Ok(()),
-        found => Err(format!("{} is at {found}, and should be at {}: remove it", source.display(), client.commit)),
+        found if found == commit => Ok(()),
+        found => Err(format!("{} is at {found}, and should be at {commit}: remove it", source.display())),
     }
+}
+
+/// Unpacks the parts that the build needs. The mark says that all of them are there.
+fn unpack(file: &str, parts: &str, source: &Path) -> Result<(), String> {
+    let mark = source.join(".unpacked");
+    if mark.exists() {
+        return Ok(());
+    }
+    println!("unpacking {file}");
+    make_folder(source)?;
+    let name = file.rsplit('/').next().unwrap_or(file).split(".tar").next().unwrap_or(file);
+    let mut tar = Line::new("tar", "--strip-components=1 -xf").within(&text(source));
+    tar.args(&[file.into()]);
+    tar.args(&parts.split_whitespace().map(|part| format!("{name}/{part}")).collect::<Vec<_>>());
+    shell::run(&tar)?;
+    fs::write(&mark, "").map_err(|e| format!("{}: {e}", mark.display()))
 }
 
 fn absolute(folder: &Path) -> Result<PathBuf, String> {
@@ -173,7 +198,10 @@ mod tests {
     fn each_client_is_pinned_and_named_in_the_help() {
         let help = <Options as clap::Args>::augment_args(clap::Command::new("clients")).render_long_help().to_string();
         for client in CLIENTS {
-            assert_eq!(client.commit.len(), 40, "{}", client.name);
+            match client.origin {
+                Origin::GitHub { commit, .. } => assert_eq!(commit.len(), 40, "{}", client.name),
+                Origin::Archive { file, .. } => assert!(client.needs.iter().any(|n| n.0 == file), "{}", client.name),
+            }
             assert!(help.contains(client.name), "{} is missing in the help", client.name);
         }
     }

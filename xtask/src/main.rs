@@ -8,6 +8,7 @@
 //! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
 //! | `compare_builds.rs` | `compare-builds`: times this tree against another commit |
 //! | `fuzz.rs` | `fuzz`: searches, corpora, their rate and coverage |
+//! | `linux_suites/` | `suites`: other projects' tests on Linux and on the reference kernel |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
 //! | `miri.rs` | `miri`: tests under Miri, which follows each access |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
@@ -21,6 +22,7 @@ mod clients;
 mod compare_builds;
 mod fuzz;
 mod lint;
+mod linux_suites;
 mod measure;
 mod miri;
 mod mutants;
@@ -56,6 +58,8 @@ enum Task {
     KernelTest,
     /// Clone and build other projects' memory programs for the reference kernel
     Clients(clients::Options),
+    /// Run other projects' tests on this host's Linux and on the reference kernel, and name each that differs
+    Suites(linux_suites::Options),
     /// Run mutants: wrong variants of the code that a named test must notice
     Mutants(mutants::Options),
     /// Run small tests under Miri, which a nightly toolchain has
@@ -82,6 +86,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Check(options) => return check::run(&options),
+        Task::Suites(options) => return linux_suites::run(&options),
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Test(options) => suites::run_with(&options),

@@ -3,14 +3,20 @@
 use super::{Place, files, make_folder, text};
 use std::fs;
 
+/// Where a client's source comes from.
+pub enum Origin {
+    /// A repository on GitHub, and the commit that was tried.
+    GitHub { repository: &'static str, commit: &'static str },
+    /// A Debian package has it as an archive; the build needs these parts of it.
+    Archive { file: &'static str, parts: &'static str },
+}
+
 /// One program or suite.
 pub struct Client {
     /// As the command takes it.
     pub name: &'static str,
-    /// On GitHub.
-    pub repository: &'static str,
-    /// The commit that was tried.
-    pub commit: &'static str,
+    /// Where its source comes from.
+    pub origin: Origin,
     /// Programs or files that the build needs, each with its Debian package.
     pub needs: &'static [(&'static str, &'static str)],
     /// Builds it and puts its programs where they belong.
@@ -18,6 +24,8 @@ pub struct Client {
 }
 
 const GIT: (&str, &str) = ("git", "git");
+const KERNEL_SOURCE: &str = "/usr/src/linux-source-6.12.tar.xz";
+const CAP: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libcap.a", "libcap-dev");
 const GCC: (&str, &str) = ("gcc", "gcc");
 const LIBC: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libc.a", "libc6-dev");
 const MAKE: (&str, &str) = ("make", "make");
@@ -27,29 +35,34 @@ const NUMA: (&str, &str) = ("/usr/lib/x86_64-linux-gnu/libnuma.a", "libnuma-dev"
 pub const CLIENTS: &[Client] = &[
     Client {
         name: "pft",
-        repository: "gormanm/pft",
-        commit: "b5cfe1bea5707ef06282fe936eec679c11d94479",
+        origin: Origin::GitHub { repository: "gormanm/pft", commit: "b5cfe1bea5707ef06282fe936eec679c11d94479" },
         needs: &[GIT, GCC, LIBC, NUMA],
         build: pft,
     },
     Client {
         name: "will-it-scale",
-        repository: "antonblanchard/will-it-scale",
-        commit: "75f66e45697e6f5f49c33dd950c4e6b289198f8f",
+        origin: Origin::GitHub {
+            repository: "antonblanchard/will-it-scale",
+            commit: "75f66e45697e6f5f49c33dd950c4e6b289198f8f",
+        },
         needs: &[GIT, GCC, LIBC],
         build: will_it_scale,
     },
     Client {
         name: "vm-scalability",
-        repository: "teawater/vm-scalability",
-        commit: "96c94369e0cb36933c462c400a0e9e01f1caaf49",
+        origin: Origin::GitHub {
+            repository: "teawater/vm-scalability",
+            commit: "96c94369e0cb36933c462c400a0e9e01f1caaf49",
+        },
         needs: &[GIT, GCC, LIBC, MAKE, NUMA],
         build: vm_scalability,
     },
     Client {
         name: "ltp",
-        repository: "linux-test-project/ltp",
-        commit: "695827725f4fc14fe583043127e0335c29bbd52d",
+        origin: Origin::GitHub {
+            repository: "linux-test-project/ltp",
+            commit: "695827725f4fc14fe583043127e0335c29bbd52d",
+        },
         needs: &[
             GIT,
             GCC,
@@ -59,15 +72,34 @@ pub const CLIENTS: &[Client] = &[
             ("automake", "automake"),
             ("m4", "m4"),
             ("pkg-config", "pkg-config"),
+            CAP,
+            NUMA,
         ],
         build: ltp,
     },
     Client {
         name: "stress-ng",
-        repository: "ColinIanKing/stress-ng",
-        commit: "291fc4341bb68ef5f44a93517ab9fb0a0070276c",
+        origin: Origin::GitHub {
+            repository: "ColinIanKing/stress-ng",
+            commit: "291fc4341bb68ef5f44a93517ab9fb0a0070276c",
+        },
         needs: &[GIT, GCC, LIBC, MAKE],
         build: stress_ng,
+    },
+    Client {
+        name: "selftests-mm",
+        origin: Origin::Archive { file: KERNEL_SOURCE, parts: SELFTESTS },
+        needs: &[
+            GCC,
+            LIBC,
+            MAKE,
+            CAP,
+            NUMA,
+            ("xz", "xz-utils"),
+            ("/usr/lib/x86_64-linux-gnu/liburing.a", "liburing-dev"),
+            (KERNEL_SOURCE, "linux-source-6.12"),
+        ],
+        build: selftests_mm,
     },
 ];
 
@@ -120,11 +152,12 @@ const LTP_SYSCALLS: &str = "
     epoll_create1 epoll_ctl epoll_wait futex sched_yield sched_getaffinity sched_setaffinity uname sysinfo time
     gettimeofday times getrandom mallinfo userfaultfd process_madvise close_range chmod creat getdents
     set_robust_list get_robust_list set_tid_address sysconf prctl membarrier getcpu statfs pathconf splice
-    sendfile tee vmsplice socketpair";
+    sendfile tee vmsplice socketpair cachestat cma fadvise get_mempolicy mallinfo2 mallopt mbind migrate_pages
+    move_pages mseal pkeys preadv pwritev readahead set_mempolicy";
 
 /// Nothing here that wants more memory than there is, or swap.
 const LTP_MEMORY: &str = "
-    mem mmapstress mtest05 mtest06 mtest07 page shmt thp vma vmtests hugetlb/lib hugetlb/hugefallocate
+    ksm mem mmapstress mtest05 mtest06 mtest07 page shmt thp tunable vma vmtests hugetlb/lib hugetlb/hugefallocate
     hugetlb/hugefork hugetlb/hugemmap hugetlb/hugeshmat hugetlb/hugeshmctl hugetlb/hugeshmdt hugetlb/hugeshmget";
 
 fn ltp(place: &Place) -> Result<(), String> {
@@ -157,4 +190,18 @@ fn ltp(place: &Place) -> Result<(), String> {
 fn stress_ng(place: &Place) -> Result<(), String> {
     place.run("", "make", "--silent STATIC=1 -j2", &[])?;
     place.keep("", |name| name == "stress-ng")
+}
+
+/// The tests, and what `make headers` reads.
+const SELFTESTS: &str = "Makefile Kbuild scripts include usr arch/x86 tools/testing/selftests tools/include tools/arch
+    tools/scripts mm/gup_test.h lib/test_hmm_uapi.h";
+
+/// Without `-w` the warnings are many; Debian's backport of khugepaged.c lacks an include.
+const SELFTESTS_FLAGS: &str = "EXTRA_CFLAGS=-static -w -DKSFT_SKIP=4";
+
+fn selftests_mm(place: &Place) -> Result<(), String> {
+    place.run("", "make", "--silent headers", &[])?;
+    let folder = "tools/testing/selftests/mm";
+    place.run(folder, "make", "--silent -j2 ARCH=x86_64", &words(&[SELFTESTS_FLAGS]))?;
+    place.keep(folder, |_| true)
 }
