@@ -199,7 +199,8 @@ impl FrameState {
     }
     /// Whether nothing uses the frame: of a private page, which has no order, or of an object's, which has no maps.
     pub(super) fn is_unused(self) -> bool {
-        !self.is_held() && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
+        // Of a private page both counts are tested at once: fork and exit ask for each page.
+        if self.kind() == FrameKind::Shared { !self.is_held() } else { self.0 >> MAPS_SHIFT == 0 }
     }
 }
 
