@@ -11,6 +11,7 @@ use softfault_modelled::{
     Order, SharedObject,
 };
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Object = SharedObject<'static, Modelled>;
 type Space = AddressSpace<'static, Modelled>;
@@ -140,6 +141,29 @@ fn an_eviction_against_a_discard() {
             assert!(object.nr_resident_pages() < 2 && read(w.space, page).is_err_and(|e| is_missing(&e)));
         });
     }
+}
+
+/// An installation begins while the object becomes smaller: the embedder gets a fill with bytes to write, or is refused.
+#[test]
+fn an_installation_against_a_smaller_size() {
+    let_parks_block();
+    static NR_BEGUN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    explore(1, || {
+        let (w, object) = world(0, false);
+        let install = move || match object.begin_install(0..1) {
+            Ok(fill) => {
+                assert!(fill.len_bytes() > 0, "there is nothing to write");
+                NR_BEGUN[1].fetch_add(1, Relaxed);
+                w.vm.filled(fill, Ok(())).unwrap();
+            }
+            Err(InstallError::BeyondObject) => _ = NR_BEGUN[0].fetch_add(1, Relaxed),
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![Box::new(install), Box::new(move || object.set_size_bytes(0))]);
+        w.check(&[]);
+        assert_eq!(object.nr_resident_pages(), 0);
+    });
+    assert!(NR_BEGUN.iter().all(|nr| nr.load(Relaxed) > 0), "{NR_BEGUN:?}");
 }
 
 beside_pagers![two_faults_on_a_missing_folio, an_eviction_against_a_discard];

@@ -7,7 +7,7 @@ use common::files::{self, Reads};
 use common::objects::byte;
 use common::{Modelled, RW, World, be, beside_pagers, explore, let_parks_block, read_ahead, run, use_swap};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
+use softfault_modelled::{Access, AddressSpace, Advice, FaultDone, FaultError, FaultLocking, FillError};
 use softfault_modelled::{FileId, MapFlags, MlockFlags, ObjectPart, Order, SharedObject, Term};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -193,6 +193,26 @@ fn a_read_that_never_ends_against_a_discard() {
         assert!(files::end_kept(w.vm, Ok(())));
         w.check(&[]);
         assert_eq!(byte(object, PAGE), NEW);
+    });
+}
+
+/// A read ends while its folio is taken out. Its frames are freed after no page is in transit in them.
+#[test]
+fn the_end_of_a_read_against_a_discard() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(1);
+        files::set_reads(Reads::StayFrom(0));
+        w.space.madvise(AT * PAGE, 2 * PAGE, Advice::WillNeed).unwrap();
+        let frame = files::frames_kept()[0];
+        be(0);
+        let end = move || {
+            assert!(files::end_kept(w.vm, Ok(())));
+            assert_ne!(object.object_page_in_transit(1), Some(frame), "I52: its frame is free");
+        };
+        run(vec![Box::new(end), Box::new(move || object.discard(0..2))]);
+        w.check(&[]);
+        assert_eq!(object.nr_resident_pages(), 0);
     });
 }
 

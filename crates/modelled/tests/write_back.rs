@@ -9,6 +9,7 @@ use common::{Modelled, RW, World, be, beside_pagers, explore, files, let_parks_b
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, FileId, MapFlags, ObjectPart, Order, SharedObject, Term};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -241,6 +242,27 @@ fn a_store_beside_a_removal_against_a_batch() {
     });
 }
 
+/// As soon as the place of a page is empty, who writes what is put there finds that a call for the old page lasts.
+#[test]
+fn a_removal_during_the_call_for_its_page() {
+    static NR_SEEN: AtomicU64 = AtomicU64::new(0);
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(Before::DirtyUnmapped);
+        files::in_next_call(move || {
+            while object.nr_resident_pages() > 0 {
+                loom::thread::yield_now();
+            }
+            assert_eq!(object.nr_late_calls(), 1, "a write of the page is asked for beside this call");
+            NR_SEEN.fetch_add(1, Relaxed);
+        });
+        run(vec![Box::new(move || write_back(object)), Box::new(move || object.discard(0..2))]);
+        w.check(&[]);
+        assert_eq!((object.nr_resident_pages(), object.nr_late_calls()), (0, 0));
+    });
+    assert!(NR_SEEN.load(Relaxed) > 0, "no removal came during the call");
+}
+
 /// A waiter for a write that never ends is woken when its pages go.
 #[test]
 fn a_write_that_never_ends_against_a_discard() {
@@ -286,6 +308,25 @@ fn a_write_against_its_end() {
             assert!(files::end_kept_write(w.vm));
         };
         run(vec![Box::new(move || write_back(object)), Box::new(end)]);
+        w.check(&[]);
+    });
+}
+
+/// A write fails: the call that waits for it is told, and no other.
+#[test]
+fn a_write_that_fails_against_its_waiter() {
+    let_parks_block();
+    explore(2, || {
+        let (w, object) = world(Before::Stored);
+        files::let_writes_stay(true);
+        let fail = move || {
+            files::wait_until_write_kept();
+            assert!(files::fail_kept_write(w.vm));
+        };
+        let wait = move || assert!(object.write_back(0..2).is_err(), "the store is not in the file");
+        run(vec![Box::new(wait), Box::new(fail)]);
+        files::let_writes_stay(false);
+        assert_eq!((object.write_back(0..2), files::written(1)), (Ok(()), Some(8)));
         w.check(&[]);
     });
 }

@@ -108,6 +108,35 @@ fn a_dirty_folio_needs_no_more_room() {
     });
 }
 
+/// The file grows while the machine is asked for room: it is asked again, for the pages that the folio has now.
+#[test]
+fn room_for_a_part_of_a_folio_is_not_enough() {
+    in_setup(Setup::PLAIN, 2, 16 << 20, |w| {
+        let (storage, object) = storage(w, PAGE, orders(1, 1));
+        map(w.space, BASE, 1, &object, 0);
+        w.space.handle_fault(BASE, Access::Read).unwrap();
+        let (asked, done) = (&*Box::leak(Box::new(Barrier::new(2))), &*Box::leak(Box::new(Barrier::new(2))));
+        *storage.before_room.lock().unwrap() = Some(Box::new(move || {
+            asked.wait();
+            done.wait();
+        }));
+        storage.set_full_from(1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+                asked.wait();
+                // The zeroes behind the old end are dirty.
+                object.set_size_bytes(2 * PAGE);
+                object.write_back(ALL).unwrap();
+                done.wait();
+            });
+            assert!(w.space.handle_fault(BASE, Access::Write).is_err());
+        });
+        storage.set_full_from(2);
+        assert!(w.space.handle_fault(BASE, Access::Write).is_ok());
+    });
+}
+
 /// While a store waits for the machine's answer another one makes the folio dirty, with the last room that there is.
 #[test]
 fn the_room_of_another_store_is_enough() {

@@ -5,7 +5,7 @@
 
 use super::{Modelled, Vm};
 use softfault_modelled::machine::Machine;
-use softfault_modelled::{FileFill, FileWrite, FillError, Filling, ObjectHole, Pfn, Writing};
+use softfault_modelled::{FileFill, FileWrite, FillError, Filling, ObjectHole, Pfn, WriteError, Writing};
 use std::cell::{Cell, RefCell};
 
 /// How reads are answered from now on.
@@ -28,6 +28,7 @@ std::thread_local! {
     static KEPT: RefCell<Vec<(FileFill, u8)>> = const { RefCell::new(Vec::new()) };
     static WRITES_STAY: Cell<bool> = const { Cell::new(false) };
     static WRITES_KEPT: RefCell<Vec<FileWrite>> = const { RefCell::new(Vec::new()) };
+    static IN_CALL: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     static REMOVED: RefCell<[Option<u8>; NR_PAGES]> = const { RefCell::new([None; NR_PAGES]) };
     static WRITTEN: RefCell<[Option<u8>; NR_PAGES]> = const { RefCell::new([None; NR_PAGES]) };
 }
@@ -43,6 +44,7 @@ pub fn reset() {
     KEPT.with(|kept| kept.borrow_mut().clear());
     WRITES_STAY.set(false);
     WRITES_KEPT.with(|kept| kept.borrow_mut().clear());
+    IN_CALL.take();
     REMOVED.with(|removed| *removed.borrow_mut() = [None; NR_PAGES]);
     WRITTEN.with(|written| *written.borrow_mut() = [None; NR_PAGES]);
 }
@@ -78,13 +80,27 @@ pub fn wait_until_write_kept() {
     }
 }
 
+/// Calls `f` in the next call that writes, on the CPU that makes it.
+pub fn in_next_call(f: impl FnOnce() + 'static) {
+    IN_CALL.set(Some(Box::new(f)));
+}
+
 /// Ends the oldest write that is under way, if there is one.
 pub fn end_kept_write(vm: &Vm<Modelled>) -> bool {
+    end_kept_write_with(vm, Ok(()))
+}
+
+/// The same, and it has failed.
+pub fn fail_kept_write(vm: &Vm<Modelled>) -> bool {
+    end_kept_write_with(vm, Err(WriteError))
+}
+
+fn end_kept_write_with(vm: &Vm<Modelled>, result: Result<(), WriteError>) -> bool {
     let oldest = WRITES_KEPT.with(|kept| {
         let mut kept = kept.borrow_mut();
         (!kept.is_empty()).then(|| kept.remove(0))
     });
-    oldest.map(|write| vm.written(write, Ok(())).unwrap()).is_some()
+    oldest.map(|write| vm.written(write, result).unwrap()).is_some()
 }
 
 pub fn set_reads(reads: Reads) {
@@ -172,6 +188,9 @@ pub(super) fn answer_write(write: FileWrite) -> Writing {
         WRITES_KEPT.with(|kept| kept.borrow_mut().push(write));
         loom::thread::yield_now();
         return Writing::UnderWay;
+    }
+    if let Some(f) = IN_CALL.take() {
+        f();
     }
     let (first, nr) = (write.offset_bytes() / 4096, write.len_bytes().div_ceil(4096));
     // SAFETY: I1, I6: the frames stay until the write comes back; loom runs one thread at a time.

@@ -8,6 +8,7 @@ use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
+use crate::sync::Ordering;
 
 /// State of a page of an object that is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +65,20 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> SharedObject<'_, M> {
+    /// The head of the folio in which the page is in transit, if it is.
+    pub fn object_page_in_transit(&self, page: u64) -> Option<Pfn> {
+        let section = self.vm.section();
+        match self.vm.object_slot(section.inside(), self.id, page).page() {
+            ObjectPage::InTransit(head) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// Calls of the machine that last, or may be about to begin, for folios that have left the object: nobody asks for another write meanwhile.
+    pub fn nr_late_calls(&self) -> u64 {
+        self.vm.object(self.id).nr_late_calls.load(Ordering::Acquire)
+    }
+
     /// Of the page of that number; `None` if the object has none. Call it at rest.
     pub fn object_page_state(&self, page: u64) -> Option<ObjectPageState> {
         let section = self.vm.section();

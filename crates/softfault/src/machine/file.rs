@@ -65,7 +65,7 @@ impl FileFill {
         self.first_page * crate::addr::PAGE_SIZE
     }
 
-    /// Number of bytes to read: up to the end of the folio, or up to the size of the object if that comes
+    /// Number of bytes to read, at least 1: up to the end of the folio, or up to the size of the object if that comes
     /// first. The frames are zero behind them.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes

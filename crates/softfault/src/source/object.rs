@@ -81,7 +81,7 @@ pub(crate) struct ObjectData {
     pub(super) write_errors: Word,
     /// Calls of the machine that write folios which have left the object during the call, or are about to. Who is about to ask for
     /// another write sleeps at it.
-    pub(super) nr_late_calls: Word,
+    pub(crate) nr_late_calls: Word,
     pad: [Word; 5],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
