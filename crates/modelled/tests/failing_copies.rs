@@ -4,8 +4,8 @@
 //! mapping that has gone; the page is used again, or one of those who share it is not told.
 
 use common::pager::{self, Pager};
-use common::{Modelled, World, explore, let_copies_fail, models, run};
-use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking};
+use common::{Modelled, World, be, explore, let_copies_fail, models, run};
+use softfault_modelled::{Access, AddressSpace, Advice, FaultError, FaultLocking};
 
 type Space = AddressSpace<'static, Modelled>;
 
@@ -82,6 +82,33 @@ fn a_copy_against_a_move() {
         run(vec![copy, Box::new(move || assert!(w.vm.migrate_frame(from).is_err()))]);
         w.check(&[child]);
         assert_is_taken_out([w.space, child]);
+    });
+}
+
+/// I28: a copy has the last frame, from the frame cache of its CPU, and gives it back.
+#[test]
+fn the_frame_of_a_copy_that_fails_is_waited_for() {
+    explore(1, || {
+        let w = World::new(FaultLocking::Lockfree, 0, 8);
+        [6, 7, 0, 1].iter().for_each(|page| w.touch(*page));
+        let child = w.space.fork().unwrap();
+        w.vm.age(0, 1);
+        (0..2).for_each(|page| child.munmap(page * 4096, 4096).unwrap());
+        w.space.madvise(0, 2 * 4096, Advice::DontNeed).unwrap();
+        // One of two frames stays in the cache of the CPU that copies.
+        be(1);
+        w.touch(6);
+        be(0);
+        assert_eq!(w.vm.vmstat().nr_free_pages, 1);
+        let_copies_fail(true);
+        let copy = move || match w.space.handle_fault(7 * 4096, Access::Write) {
+            Err(FaultError::Poisoned | FaultError::OutOfFrames) => {}
+            done => panic!("{done:?}"),
+        };
+        let touch =
+            move || assert!(w.space.handle_fault(4096, Access::Write).is_ok(), "I28: refused with a frame left");
+        run(vec![Box::new(copy), Box::new(touch)]);
+        w.check(&[&child]);
     });
 }
 

@@ -93,6 +93,23 @@ fn an_unmapping_of_one_page_against_a_discard() {
     unmap_against_a_discard(true);
 }
 
+/// The mapping lies in two tables. The discard has an entry of the first one, and finds that the unmapping has taken the second one: who
+/// waits for that entry.
+#[test]
+fn an_unmapping_of_two_tables_against_a_discard() {
+    explore(1, || {
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
+        w.touch(0);
+        let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(8 * 4096).unwrap()));
+        w.space.mmap_object(AT * 4096, 8 * 4096, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
+        [AT, AT + 4].iter().for_each(|page| touch(w.space, *page));
+        let unmap = move || w.space.munmap(AT * 4096, 8 * 4096).unwrap();
+        run(vec![Box::new(move || object.discard(0..8)), Box::new(unmap)]);
+        w.check(&[]);
+        assert_eq!((w.space.rss_pages().shmem, object.nr_resident_pages()), (0, 0));
+    });
+}
+
 /// The end removes the entries, or the discard does; the space is there meanwhile.
 #[test]
 fn the_end_of_a_space_against_a_discard() {

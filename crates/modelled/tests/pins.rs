@@ -2,7 +2,7 @@
 //! unmapping.
 
 use common::pager::{self, Pager};
-use common::{Modelled, World, explore, models, run};
+use common::{Modelled, World, explore, models, run, use_whole_block};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, Pfn, Pin, PinError, Term};
 use std::sync::{Arc, Mutex};
@@ -92,13 +92,12 @@ fn pin_against_munmap_of_the_sharer() {
     pin_against_the_sharer(|child| child.munmap(0, 4096).unwrap());
 }
 
-#[test]
-fn pin_against_munmap() {
-    explore(2, || {
+fn pin_against_removal(term: Term) {
+    explore(2, move || {
         let w = World::written();
         let held = Held::default();
         let pinned = held.clone();
-        let pin = move || match w.space.pin_page_mut(0, Term::Short) {
+        let pin = move || match w.space.pin_page_mut(0, term) {
             Ok(pin) => *pinned.lock().unwrap() = Some(pin.into()),
             Err(PinError::Fault(FaultError::NotMapped)) => {}
             Err(error) => panic!("{error}"),
@@ -110,6 +109,19 @@ fn pin_against_munmap() {
         assert_eq!(w.vm.vmstat().nr_free_pages, nr_free + nr_held);
         w.check(&[]);
     });
+}
+
+#[test]
+fn pin_against_munmap() {
+    pin_against_removal(Term::Short);
+}
+
+/// The page goes while it is pinned for its move: then its frame is free once the pin is dropped.
+#[test]
+fn pin_for_long_against_munmap() {
+    // The page is among others, which may move.
+    use_whole_block();
+    pin_against_removal(Term::Long);
 }
 
 #[test]
@@ -157,6 +169,7 @@ const WITH_PAGES: &[(&str, fn())] = models![
     pin_against_a_write_of_the_sharer,
     pin_against_munmap_of_the_sharer,
     pin_against_munmap,
+    pin_for_long_against_munmap,
     release_against_the_last_unmap,
     release_against_release,
     release_against_discard

@@ -223,6 +223,22 @@ fn no_huge_page_is_made_over_it() {
 }
 
 /// Programs write while their memory fails: each page is as it was written, or says so.
+/// A CPU that has a translation of the page does not go on with the frame.
+#[test]
+fn translations_of_a_failed_page_go() {
+    for setup in Setup::all() {
+        let vm = setup.vm(1, 16 << 20);
+        let cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let space = vm.new_space().unwrap();
+        space.mmap(BASE, PAGE, RW, PRIVATE | common::FIXED).unwrap();
+        let running = cpu.enter(&space).unwrap();
+        running.store(BASE, &[7]).unwrap();
+        assert_eq!(vm.poison_frame(frame_of(&space, BASE)), Ok(1));
+        assert_eq!(running.load(BASE, &mut [0]).unwrap_err().cause, FaultError::Poisoned);
+        assert_eq!(running.store(BASE, &[8]).unwrap_err().cause, FaultError::Poisoned);
+    }
+}
+
 #[test]
 fn memory_fails_under_programs() {
     let vm = Setup::PLAIN.vm(2, 32 << 20);
