@@ -101,11 +101,17 @@ impl Frames {
 
     /// Frames in the groups that are chained. For the checker.
     pub(crate) fn nr_in_reserve(&self) -> u64 {
+        self.nr_chained(&|_| true)
+    }
+
+    /// Frames in those groups whose first frame `is_wanted`.
+    pub(crate) fn nr_chained(&self, is_wanted: &dyn Fn(Pfn) -> bool) -> u64 {
         let mut next = OptPfn::from_word(self.reserve.top.get()).get();
         let groups = core::iter::from_fn(|| {
-            let head = self.desc(next?);
+            let first = next?;
+            let head = self.desc(first);
             next = OptPfn::from_word(head.link.get()).get();
-            Some(u64::from(head.owner.get().count_ones()))
+            Some(if is_wanted(first) { u64::from(head.owner.get().count_ones()) } else { 0 })
         });
         groups.take(1 + self.reserve.nr_frames() as usize).sum()
     }

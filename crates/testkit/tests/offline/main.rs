@@ -14,8 +14,8 @@ use common::{
 use softfault::policy::folio::FolioOrders;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    AddMemoryRefusal, AddressSpace, CpuId, Event, HugeKnobs, HugetlbCounts, MapFlags, MigrateRefusal, ObjectPart,
-    OfflineRefusal, Order, Pfn, RemoveMemoryRefusal, SharedObject, Term, Tunables, Vm,
+    AddMemoryRefusal, AddressSpace, Advice, CpuId, Event, HugeKnobs, HugetlbCounts, MapFlags, MigrateRefusal,
+    ObjectPart, OfflineRefusal, Order, Pfn, RemoveMemoryRefusal, SharedObject, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +68,7 @@ fn fill(vm: &Vm<Hosted>) -> Filled<'_> {
     [1, 2].iter().for_each(|nr| assert_eq!(vm.remove_memory(section(*nr)), Ok(())));
     let space: Space<'_> = vm.new_space().unwrap();
     space.mmap(BASE, NR_SMALL * PAGE, RW, PRIVATE | FIXED).unwrap();
-    space.madvise(BASE, NR_SMALL * PAGE, softfault::Advice::NoHugePage).unwrap();
+    space.madvise(BASE, NR_SMALL * PAGE, Advice::NoHugePage).unwrap();
     space.mmap(HUGES, NR_HUGE * HUGE, RW, PRIVATE | FIXED).unwrap();
     let folios = vm.new_shared_object_of(NR_FOLIOS * PAGE, FolioOrders::new(Order::BASE, Order::PMD).unwrap()).unwrap();
     let flags = MapFlags::SHARED | FIXED;

@@ -3,7 +3,11 @@
 
 use super::*;
 
-/// Keeps a reserve, in memory of 24 MiB and so many sections that come.
+const NR_TABLES: u64 = 8;
+/// Pages in each of them.
+const NR_PAGES: u64 = 300;
+
+/// Keeps a reserve, in memory of 24 MiB and so many sections that come. It is set aside when nothing else is free than in these.
 fn grown(nr_sections: u64) -> Vm<Hosted> {
     let bytes = (1 + nr_sections) * SECTION * PAGE;
     let config = HostedConfig::default().with_arena_bytes(24 << 20).with_spare_bytes(bytes - (24 << 20));
@@ -12,22 +16,33 @@ fn grown(nr_sections: u64) -> Vm<Hosted> {
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let least = vm.nr_reserve_pages();
     assert_eq!(least, vm.watermarks().min_pages);
+    // Their metadata stays where it is.
     (1..=nr_sections).for_each(|nr| vm.add_memory(section(nr)).unwrap());
+    (1..=nr_sections).rev().for_each(|nr| vm.remove_memory(section(nr)).unwrap());
     let space: Space<'_> = vm.new_space().unwrap();
-    // CPUs begin blocks, and memory is not short.
+    space.mmap(BASE, NR_TABLES * HUGE, RW, PRIVATE | FIXED).unwrap();
+    space.madvise(BASE, NR_TABLES * HUGE, Advice::NoHugePage).unwrap();
+    let table = |nr: u64| BASE + nr * HUGE;
+    (0..NR_TABLES).for_each(|nr| space.write(table(nr), b"x").unwrap());
+    let ballast = vm.new_shared_object(1 << 30).unwrap();
+    vm.spend_reserve(u64::MAX);
+    assert!((0..SECTION).any(|page| ballast.write(page * PAGE, &[1]).is_err()));
+    (1..=nr_sections).for_each(|nr| vm.add_memory(section(nr)).unwrap());
+    // CPUs begin blocks, and memory is not short. The first page of each table stays, and the table.
     for round in 0.. {
         if vm.nr_reserve_pages() == vm.watermarks().min_pages {
             break;
         }
         assert!(round < 100, "{} of {:?}", vm.nr_reserve_pages(), vm.watermarks());
-        let nr = 6 * 512;
-        space.mmap(BASE, nr * PAGE, RW, PRIVATE | FIXED).unwrap();
-        (0..nr).for_each(|page| space.write(BASE + page * PAGE, b"x").unwrap());
-        space.munmap(BASE, nr * PAGE).unwrap();
+        let pages = (0..NR_TABLES).flat_map(|nr| (1..NR_PAGES).map(move |page| table(nr) + page * PAGE));
+        pages.for_each(|at| space.write(at, b"x").unwrap());
+        (0..NR_TABLES).for_each(|nr| space.madvise(table(nr) + PAGE, (NR_PAGES - 1) * PAGE, Advice::DontNeed).unwrap());
     }
     assert!(vm.nr_reserve_pages() > least);
+    let nr_in_sections: u64 = (1..=nr_sections).map(|nr| vm.nr_reserve_pages_in(&section(nr))).sum();
+    assert!(nr_in_sections > 0, "it lies in memory that goes");
     check(&vm, &[&space]);
-    drop(space);
+    drop((space, ballast));
     drop(cpu);
     vm
 }
