@@ -229,9 +229,8 @@ impl FrameDesc {
         self.state.set(kind as u64 | (maps * MAP_ONE));
     }
 
-    /// Initialises the head of a folio of an object that replaces the equally large folio `from`,
-    /// which no entry names any more. The caller owns the frames alone, and no entry names them
-    /// yet.
+    /// Initialises the head of a folio of an object that replaces the equally large folio `from`, which no entry names any
+    /// more. The caller owns the frames alone, and no entry names them yet.
     pub(super) fn assign_moved(&self, from: &FrameDesc) {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
