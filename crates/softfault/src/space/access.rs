@@ -19,11 +19,21 @@ use crate::table::walk::Mapped;
 pub struct AccessError {
     /// Address of the first byte that was not accessed. All bytes before it were.
     pub at: u64,
+    /// The number of bytes before it that were copied: those up to the page that could not be accessed.
+    pub copied_bytes: usize,
     /// The fault that the program's own access would have got.
     pub fault: FaultError,
 }
 
 impl AccessError {
+    /// The first byte, at this address, could not be accessed.
+    fn at_once(at: u64, fault: FaultError) -> AccessError {
+        AccessError { at, copied_bytes: 0, fault }
+    }
+    /// So many bytes were copied before.
+    fn after(self, copied_bytes: usize) -> AccessError {
+        AccessError { copied_bytes, ..self }
+    }
     /// EFAULT, or ENOMEM if frames were refused.
     pub fn errno(&self) -> crate::errno::Errno {
         match self.fault {
@@ -86,8 +96,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, from.len()) {
             pace.page();
-            let part = &from[part];
-            self.with_page(at, Access::Write, &mut |leaf| program::write(&self.vm.machine, leaf.pfn, offset, part))?;
+            let bytes = &from[part.clone()];
+            self.with_page(at, Access::Write, &mut |leaf| program::write(&self.vm.machine, leaf.pfn, offset, bytes))
+                .map_err(|error| error.after(part.start))?;
         }
         Ok(())
     }
@@ -102,7 +113,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub fn update_u32(&self, addr: u64, f: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, AccessError> {
         self.vm.call();
         if !addr.is_multiple_of(4) {
-            return Err(AccessError { at: addr, fault: FaultError::NotMapped });
+            return Err(AccessError::at_once(addr, FaultError::NotMapped));
         }
         let offset = (addr % PAGE_SIZE) as usize;
         let machine = &self.vm.machine;
@@ -131,10 +142,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, from.len()) {
             pace.page();
-            let part = &from[part];
-            while !self.try_forced(at, offset, part) {
+            let bytes = &from[part.clone()];
+            while !self.try_forced(at, offset, bytes) {
                 let request = Request { vpn: Vpn::of(at), want: Want::ForcedWrite };
-                self.fault(request).map_err(|fault| AccessError { at, fault })?;
+                self.fault(request).map_err(|fault| AccessError::at_once(at, fault).after(part.start))?;
             }
         }
         Ok(())
@@ -146,8 +157,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, into.len()) {
             pace.page();
-            let part = &mut into[part];
-            self.with_page(at, access, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, part))?;
+            let bytes = &mut into[part.clone()];
+            self.with_page(at, access, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, bytes))
+                .map_err(|error| error.after(part.start))?;
         }
         Ok(())
     }
@@ -156,7 +168,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn with_page(&self, at: u64, access: Access, f: &mut dyn FnMut(Leaf)) -> Result<(), AccessError> {
         let vpn = Vpn::of(at);
         if vpn >= Self::user_range().end {
-            return Err(AccessError { at, fault: FaultError::NotMapped });
+            return Err(AccessError::at_once(at, FaultError::NotMapped));
         }
         loop {
             {
@@ -171,7 +183,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
             }
             let request = Request { vpn, want: Want::Access(access) };
-            let done = self.fault(request).map_err(|fault| AccessError { at, fault })?;
+            let done = self.fault(request).map_err(|fault| AccessError::at_once(at, fault))?;
             if done == FaultDone::Spurious {
                 // The fault saw a good entry already, but this CPU's reads lag behind.
                 self.vm.machine.relax();
