@@ -41,19 +41,6 @@ static long ask(int call, int fd, const void *list, unsigned long nr, int advice
     return sys(call == 1 ? SYS_readv : SYS_writev, fd, list, nr);
 }
 
-/* How many bytes, or which error. */
-#define SAY(value, ...)                                                                                                \
-    do {                                                                                                               \
-        errno = 0;                                                                                                     \
-        long value_ = (value);                                                                                         \
-        const char *answer_ = answer(value_);                                                                          \
-        printf(__VA_ARGS__);                                                                                           \
-        if (value_ == -1)                                                                                              \
-            printf(": %s\n", answer_);                                                                                 \
-        else                                                                                                           \
-            printf(": %ld\n", value_);                                                                                 \
-    } while (0)
-
 static const char *const names[] = { "process_madvise", "readv", "writev" };
 
 static void pairs(int call) {

@@ -68,6 +68,19 @@ static inline const char *answer(long value) {
             syscall(SYS_munmap, at_, (len));                                                                           \
     } while (0)
 
+/* How many bytes, or which error. */
+#define SAY(value, ...)                                                                                                \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        long value_ = (value);                                                                                         \
+        const char *answer_ = answer(value_);                                                                          \
+        printf(__VA_ARGS__);                                                                                           \
+        if (value_ == -1)                                                                                              \
+            printf(": %s\n", answer_);                                                                                 \
+        else                                                                                                           \
+            printf(": %ld\n", value_);                                                                                 \
+    } while (0)
+
 /* The end of a child that has asked something. */
 static inline void finish(void) {
     fflush(stdout);

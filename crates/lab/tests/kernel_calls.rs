@@ -1,5 +1,5 @@
-//! Every flag of every memory call, asked on this host and on the reference kernel:
-//! `crates/kernel/programs/{memcalls,memlimits}.c`. The answers are the same but for the
+//! Every flag of every memory call, and buffers that end in the middle, asked on this host and on the reference kernel:
+//! `crates/kernel/programs/{memcalls,memlimits,copies}.c`. The answers are the same but for the
 //! differences in the tables here, each with its reason.
 
 mod programs;
@@ -91,9 +91,14 @@ fn on_host(binary: &Path, arguments: &[&str]) -> String {
 
 /// Asks both; gives the questions.
 fn compare(program: &str, libc: Libc, here: &[&str], there: &[&str]) -> Vec<String> {
-    let binary = compile("calls", program, libc);
+    compare_on("2", program, libc, here, there)
+}
+
+/// The same on so many CPUs.
+fn compare_on(cpus: &str, program: &str, libc: Libc, here: &[&str], there: &[&str]) -> Vec<String> {
+    let binary = compile(&format!("calls{cpus}"), program, libc);
     let host = on_host(&binary, here);
-    let ran = run(&["--cpus", "2"], &binary, there);
+    let ran = run(&["--cpus", cpus], &binary, there);
     assert_eq!(ran.code, 0, "{program}: {}", ran.errors);
     let wrong = unexplained(&host, &ran.output, host_version());
     assert!(wrong.is_empty(), "{program}: {} answers differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -114,6 +119,15 @@ fn each_flag_of_each_memory_call_is_answered_as_by_linux() {
 #[test]
 fn limits_are_the_same_with_another_library() {
     compare("memlimits", Libc::Glibc, &[], &[]);
+}
+
+/// read(2), write(2) and all other calls that copy: the part that was done, where the file is then, and what has stayed in a pipe.
+#[test]
+fn copies_that_end_in_the_middle_are_told_as_by_linux() {
+    for cpus in ["1", "2"] {
+        let questions = compare_on(cpus, "copies", Libc::Musl, &[], &[]);
+        assert!(questions.len() > 1000, "{} questions", questions.len());
+    }
 }
 
 /// The host keeps its limit, which is as good as any other.

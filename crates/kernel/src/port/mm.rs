@@ -84,6 +84,25 @@ pub fn copy_out(space: &Space, addr: u64, from: &[u8]) -> Result<(), Errno> {
     space.write(addr, from).map_err(|e| errno_of(&e))
 }
 
+/// Bytes that were copied: fewer than `len` where the program's memory ends before that. An error if there is none.
+fn copied(len: usize, result: Result<(), AccessError>) -> Result<usize, Errno> {
+    match result {
+        Ok(()) => Ok(len),
+        Err(error) if error.copied_bytes > 0 => Ok(error.copied_bytes),
+        Err(error) => Err(errno_of(&error)),
+    }
+}
+
+/// Copies bytes from the program as far as it has them; how many.
+pub fn copy_in_some(space: &Space, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    copied(into.len(), space.read(addr, into))
+}
+
+/// Copies bytes to the program as far as it has memory for them; how many.
+pub fn copy_out_some(space: &Space, addr: u64, from: &[u8]) -> Result<usize, Errno> {
+    copied(from.len(), space.write(addr, from))
+}
+
 /// A value of the program's.
 pub fn get<T: FromBytes + IntoBytes>(space: &Space, addr: u64) -> Result<T, Errno> {
     let mut value = T::new_zeroed();

@@ -30,6 +30,18 @@ struct Watch {
     _charge: heap::Charge,
 }
 
+/// A file that has something to report.
+pub struct Found {
+    /// The events.
+    pub ready: u32,
+    /// The program's name for it.
+    pub data: u64,
+    number: u32,
+    /// As the watch was before.
+    events: u32,
+    reported: Option<u64>,
+}
+
 /// A set.
 pub struct Epoll {
     watches: SpinLock<BTreeMap<u32, Watch>>,
@@ -87,28 +99,43 @@ impl Epoll {
     pub fn enter(&self, places: &mut Places) -> errno::Result<()> {
         self.opens()?.iter().try_for_each(|open| open.enter(places))
     }
-    /// Up to `max` of the files that have something to report: (events, data).
-    pub fn collect(&self, max: usize) -> Vec<(u32, u64)> {
+    /// Up to `max` of the files that have something to report. Each counts as reported.
+    pub fn collect(&self, max: usize) -> Vec<Found> {
         // Dropped after the lock: it may be the last of a file.
         let mut kept = Vec::new();
         let mut found = Vec::new();
         let mut watches = self.watches.lock();
         watches.retain(|_, watch| watch.open.strong_count() > 0);
-        for watch in watches.values_mut() {
+        for (number, watch) in watches.iter_mut() {
             if found.len() == max {
                 break;
             }
             let Some(open) = watch.open.upgrade() else { continue };
+            let (events, reported) = (watch.events, watch.reported);
             let ready = report(watch, &open);
             kept.push(open);
             if let Some(ready) = ready {
-                found.push((ready.bits(), watch.data));
+                found.push(Found { ready: ready.bits(), data: watch.data, number: *number, events, reported });
                 if watch.events & ONCE != 0 {
                     watch.events = 0;
                 }
             }
         }
         found
+    }
+    /// Takes back that these were reported: the program had no memory for them. Those that were changed meanwhile stay as
+    /// they are.
+    pub fn put_back(&self, found: &[Found]) {
+        let mut watches = self.watches.lock();
+        for found in found {
+            let Some(watch) = watches.get_mut(&found.number) else { continue };
+            let events_now = if found.events & ONCE != 0 { 0 } else { found.events };
+            if (watch.events, watch.data) == (events_now, found.data) {
+                (watch.events, watch.reported) = (found.events, found.reported);
+            }
+        }
+        drop(watches);
+        self.bell.ring();
     }
     /// Ready for reading when a file in it has something to report.
     pub fn ready(&self) -> Ready {

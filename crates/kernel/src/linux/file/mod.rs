@@ -13,6 +13,7 @@ mod event;
 pub mod life;
 pub mod locks;
 pub mod open;
+mod parts;
 pub mod pipe;
 mod ready;
 mod table;
@@ -256,7 +257,7 @@ pub fn new_pipe(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
 
 /// Two ends that both read and write, each what the other wrote.
 pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
-    let (there, back) = (Pipe::nameless()?, Pipe::nameless()?);
+    let (there, back) = (Pipe::of_socket()?, Pipe::of_socket()?);
     let end = |from: &Arc<Pipe>, to: &Arc<Pipe>| {
         let kind = Kind::Pipe { reader: from.open(true, false).0, writer: to.open(false, true).1 };
         Open::new(kind, Inode::new(Body::Socket, 0o777)?, flags | O_RDWR)

@@ -1,17 +1,21 @@
 //! Pipes: bytes on the kernel's heap between those who write and those who
-//! read. With a name (a FIFO) or without.
+//! read. With a name (a FIFO) or without. One reader at a time copies the bytes out and then gives them up
+//! ([`Reader::begin`]): a reader whose memory ends first loses none.
 
 use super::bell::Bell;
+use super::parts::{self, Next, Parts};
 use super::ready::Ready;
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
+use crate::port::sched::sleeping::{RawSleeping, SleepingLock};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use lock_api::MutexGuard;
 
 /// Heap that a pipe costs, with its first bytes: a small write never fails for
 /// want of memory.
-const HEAP_BYTES: usize = 320 + LEAST_CAPACITY;
+const HEAP_BYTES: usize = 384 + LEAST_CAPACITY + parts::HEAP_BYTES;
 /// Bytes that a pipe holds unless it is told otherwise.
 const CAPACITY: usize = 65_536;
 /// The least that it can be told.
@@ -23,6 +27,7 @@ const ATOMIC_BYTES: usize = 4096;
 
 struct State {
     bytes: VecDeque<u8>,
+    parts: Parts,
     /// For the memory of `bytes`.
     charge: Option<heap::Charge>,
     capacity: usize,
@@ -45,6 +50,8 @@ pub struct Seen {
 /// One pipe.
 pub struct Pipe {
     state: SpinLock<State>,
+    /// Held by the reader that copies bytes out.
+    reading: SleepingLock<()>,
     /// Made with a name.
     pub is_fifo: bool,
     /// Rings when there are bytes, or who writes them has come or gone.
@@ -63,25 +70,31 @@ pub struct Writer(Arc<Pipe>);
 impl Pipe {
     /// One with a name: opening one end waits for the other.
     pub fn fifo() -> errno::Result<Arc<Pipe>> {
-        Pipe::new(true)
+        Pipe::new(true, false)
     }
     /// One without.
     pub fn nameless() -> errno::Result<Arc<Pipe>> {
-        Pipe::new(false)
+        Pipe::new(false, false)
+    }
+    /// One direction of a pair of sockets.
+    pub fn of_socket() -> errno::Result<Arc<Pipe>> {
+        Pipe::new(false, true)
     }
     /// With no ends.
-    fn new(is_fifo: bool) -> errno::Result<Arc<Pipe>> {
+    fn new(is_fifo: bool, is_socket: bool) -> errno::Result<Arc<Pipe>> {
+        let charge = heap::charge(HEAP_BYTES)?;
         let state = State {
             bytes: VecDeque::new(),
+            parts: Parts::new(is_socket),
             charge: None,
             capacity: CAPACITY,
             nr_readers: 0,
             nr_writers: 0,
             nr_opened: [0; 2],
         };
-        let charge = heap::charge(HEAP_BYTES)?;
         let [filled, emptied] = [(); 2].map(|()| Arc::new(Bell::new()));
-        Ok(Arc::new(Pipe { state: SpinLock::new(state), is_fifo, filled, emptied, _charge: charge }))
+        let (state, reading) = (SpinLock::new(state), SleepingLock::new(()));
+        Ok(Arc::new(Pipe { state, reading, is_fifo, filled, emptied, _charge: charge }))
     }
     /// Opens one end or both, and says who was there at that moment.
     pub fn open(self: &Arc<Pipe>, reads: bool, writes: bool) -> (Option<Reader>, Option<Writer>, Seen) {
@@ -162,28 +175,37 @@ impl State {
         self.reserve(least)?;
         Ok(nr.min(self.bytes.capacity() - self.bytes.len()))
     }
-    fn take(&mut self, into: &mut [u8]) -> errno::Result<usize> {
-        if self.bytes.is_empty() && self.nr_writers > 0 && !into.is_empty() {
-            return Err(Errno::EAGAIN);
-        }
-        let nr = into.len().min(self.bytes.len());
-        let (front, back) = self.bytes.as_slices();
-        let first = nr.min(front.len());
-        into[..first].copy_from_slice(&front[..first]);
-        into[first..nr].copy_from_slice(&back[..nr - first]);
-        self.bytes.drain(..nr);
-        Ok(nr)
+    /// EAGAIN if a reader has to wait.
+    fn check_filled(&self) -> errno::Result<()> {
+        if self.bytes.is_empty() && self.nr_writers > 0 { Err(Errno::EAGAIN) } else { Ok(()) }
     }
-    fn put(&mut self, bytes: &[u8]) -> errno::Result<usize> {
+    /// Copies bytes of the first part out, from `start` on; they stay.
+    fn copy(&self, start: usize, into: &mut [u8]) {
+        let (front, back) = self.bytes.as_slices();
+        let split = front.len().saturating_sub(start).min(into.len());
+        into[..split].copy_from_slice(&front[start.min(front.len())..][..split]);
+        let rest = into.len() - split;
+        into[split..].copy_from_slice(&back[(start + split).saturating_sub(front.len())..][..rest]);
+    }
+    /// The part that a writer of `left` bytes puts in next. EPIPE, or EAGAIN if there is no room for its first page.
+    fn next(&mut self, left: usize, is_first: bool) -> errno::Result<Next> {
+        let next = self.parts.next(left, is_first);
         if self.nr_readers == 0 {
             return Err(Errno::EPIPE);
         }
-        let nr = self.room(bytes.len())?;
-        if nr < bytes.len() && (nr == 0 || bytes.len() <= ATOMIC_BYTES) {
+        let page = next.bytes.min(ATOMIC_BYTES);
+        if self.parts.is_full() || self.room(page)? < page { Err(Errno::EAGAIN) } else { Ok(next) }
+    }
+    fn put(&mut self, bytes: &[u8], joins: bool) -> errno::Result<()> {
+        if self.nr_readers == 0 {
+            return Err(Errno::EPIPE);
+        }
+        if self.room(bytes.len())? < bytes.len() {
             return Err(Errno::EAGAIN);
         }
-        self.bytes.extend(&bytes[..nr]);
-        Ok(nr)
+        self.bytes.extend(bytes);
+        self.parts.add(bytes.len(), joins);
+        Ok(())
     }
 }
 
@@ -192,13 +214,15 @@ impl Reader {
     pub fn pipe(&self) -> &Arc<Pipe> {
         &self.0
     }
-    /// Takes bytes out; none at the end; EAGAIN if there may be some later.
-    pub fn take(&self, into: &mut [u8]) -> errno::Result<usize> {
-        let nr = self.0.state.lock().take(into)?;
-        if nr > 0 {
-            self.0.emptied.ring();
-        }
-        Ok(nr)
+    /// EAGAIN if there may be bytes later.
+    pub fn check_filled(&self) -> errno::Result<()> {
+        self.0.state.lock().check_filled()
+    }
+    /// Begins to read. Sleeps while another thread reads. EAGAIN if that one left nothing.
+    pub fn begin(&self) -> errno::Result<Reading<'_>> {
+        let reading = Reading { pipe: &self.0, _lock: self.0.reading.lock() };
+        self.check_filled()?;
+        Ok(reading)
     }
     /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
@@ -208,21 +232,56 @@ impl Reader {
     }
 }
 
+/// The right to take bytes out.
+pub struct Reading<'a> {
+    pipe: &'a Pipe,
+    _lock: MutexGuard<'a, RawSleeping, ()>,
+}
+
+impl Reading<'_> {
+    /// Bytes of the first part; none at the end.
+    pub fn len(&self) -> usize {
+        self.pipe.state.lock().parts.first()
+    }
+    /// Copies bytes of the first part out, from `start` on.
+    pub fn copy(&self, start: usize, into: &mut [u8]) {
+        self.pipe.state.lock().copy(start, into);
+    }
+    /// Takes bytes of the first part out that were copied.
+    pub fn take(&self, nr: usize) {
+        {
+            let mut state = self.pipe.state.lock();
+            state.bytes.drain(..nr);
+            state.parts.read(nr);
+        }
+        self.pipe.emptied.ring();
+    }
+}
+
 impl Writer {
     /// The pipe.
     pub fn pipe(&self) -> &Arc<Pipe> {
         &self.0
     }
-    /// Puts in what fits, a small part wholly or not at all; how many bytes.
-    pub fn put(&self, bytes: &[u8]) -> errno::Result<usize> {
-        let nr = self.0.state.lock().put(bytes)?;
+    /// The part of `left` bytes that goes in next, `is_first` of its write. EAGAIN if there is no room.
+    pub fn next(&self, left: usize, is_first: bool) -> errno::Result<Next> {
+        self.0.state.lock().next(left, is_first)
+    }
+    /// Whether nothing can be written: a socket without its other end refuses that, too.
+    pub fn check_nothing(&self) -> errno::Result<()> {
+        let state = self.0.state.lock();
+        if state.nr_readers == 0 && state.parts.are_messages() { Err(Errno::EPIPE) } else { Ok(()) }
+    }
+    /// Puts up to a page in, wholly or not at all; into the last part if it `joins` that.
+    pub fn put(&self, bytes: &[u8], joins: bool) -> errno::Result<()> {
+        self.0.state.lock().put(bytes, joins)?;
         self.0.filled.ring();
-        Ok(nr)
+        Ok(())
     }
     /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         let state = self.0.state.lock();
-        let has_room = state.capacity.saturating_sub(state.bytes.len()) >= ATOMIC_BYTES;
+        let has_room = state.capacity.saturating_sub(state.bytes.len()) >= ATOMIC_BYTES && !state.parts.is_full();
         let room = if has_room { Ready::OUT } else { Ready::empty() };
         room | if state.nr_readers > 0 { Ready::empty() } else { Ready::ERR }
     }
@@ -231,7 +290,10 @@ impl Writer {
 /// Bytes that nobody can read any more are given up; what held them.
 fn emptied(state: &mut State) -> Option<(VecDeque<u8>, Option<heap::Charge>)> {
     let unused = state.nr_readers == 0 && state.nr_writers == 0;
-    unused.then(|| (core::mem::take(&mut state.bytes), state.charge.take()))
+    unused.then(|| {
+        state.parts.clear();
+        (core::mem::take(&mut state.bytes), state.charge.take())
+    })
 }
 
 impl Drop for Reader {

@@ -66,10 +66,14 @@ fn wait_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
         },
     );
     let events = events.map_err(|e| Restart::Untouched.instead_of(e))?.unwrap_or_default();
-    for (i, (ready, data)) in events.iter().enumerate() {
+    for (i, found) in events.iter().enumerate() {
         let at = out.wrapping_add(i as u64 * EPOLL_EVENT_BYTES);
-        mm::put(call.space(), at, ready)?;
-        mm::put(call.space(), at.wrapping_add(4), data)?;
+        let put = mm::put(call.space(), at, &found.ready)
+            .and_then(|()| mm::put(call.space(), at.wrapping_add(4), &found.data));
+        if let Err(errno) = put {
+            epoll.put_back(&events[i..]);
+            return if i == 0 { Err(errno) } else { Ok(i as u64) };
+        }
     }
     Ok(events.len() as u64)
 }

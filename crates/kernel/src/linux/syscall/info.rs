@@ -29,8 +29,11 @@ pub fn getrandom(call: &mut Call) -> errno::Result {
     while done < len {
         let part = (len - done).min(8);
         let bytes = random::next().to_le_bytes();
-        mm::copy_out(call.space(), out.wrapping_add(done), &bytes[..part as usize])?;
-        done += part;
+        match mm::copy_out_some(call.space(), out.wrapping_add(done), &bytes[..part as usize]) {
+            Ok(nr) => done += nr as u64,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
     }
     Ok(done)
 }

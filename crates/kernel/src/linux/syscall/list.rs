@@ -26,7 +26,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    fn pack(self, number: u64, cookie: u64, kind: u8, name: &[u8], into: &mut Vec<u8>) {
+    /// Lays an entry out. Returns how many bytes of it mean something: nobody is given what follows them.
+    fn pack(self, number: u64, cookie: u64, kind: u8, name: &[u8], into: &mut Vec<u8>) -> usize {
         let start = into.len();
         let fixed = if self == Layout::New { 19 } else { 18 };
         let extra = if self == Layout::New { 1 } else { 2 };
@@ -39,9 +40,11 @@ impl Layout {
         }
         into.extend_from_slice(name);
         into.resize(start + len, 0);
-        if self == Layout::Old {
-            into[start + len - 1] = kind;
+        if self == Layout::New {
+            return fixed + name.len() + 1;
         }
+        into[start + len - 1] = kind;
+        len
     }
 }
 
@@ -59,11 +62,11 @@ impl Output<'_, '_> {
     fn add(&mut self, number: u64, cookie: u64, kind: u32, name: &[u8]) -> errno::Result<bool> {
         let mut entry = Vec::new();
         entry.try_reserve_exact(name.len() + 32).map_err(|_| Errno::ENOMEM)?;
-        self.layout.pack(number, cookie, (kind >> TYPE_SHIFT) as u8, name, &mut entry);
+        let used = self.layout.pack(number, cookie, (kind >> TYPE_SHIFT) as u8, name, &mut entry);
         if entry.len() as u64 > self.left {
             return if self.done == 0 { Err(Errno::EINVAL) } else { Ok(false) };
         }
-        mm::copy_out(self.call.space(), self.addr + self.done, &entry)?;
+        mm::copy_out(self.call.space(), self.addr.wrapping_add(self.done), &entry[..used])?;
         self.done += entry.len() as u64;
         self.left -= entry.len() as u64;
         Ok(true)

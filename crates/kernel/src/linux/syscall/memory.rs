@@ -86,12 +86,14 @@ pub fn mincore(call: &mut Call) -> errno::Result {
         let mut answers = [0u8; CHUNK_PAGES as usize];
         let mut nr = 0;
         let start = addr.checked_add(done * 4096).ok_or(Errno::ENOMEM)?;
-        to_errno!(call.space().mincore(start, part * 4096, &mut |nr_run, resident| {
+        let asked = to_errno!(call.space().mincore(start, part * 4096, &mut |nr_run, resident| {
             let end = (nr + nr_run as usize).min(answers.len());
             answers[nr..end].fill(u8::from(resident));
             nr = end;
-        }))?;
-        mm::copy_out(call.space(), out.wrapping_add(done), &answers[..part as usize])?;
+        }));
+        // The answers before a hole are given.
+        mm::copy_out(call.space(), out.wrapping_add(done), &answers[..nr])?;
+        asked?;
         done += part;
         if done >= nr_pages {
             return Ok(0);

@@ -2,6 +2,7 @@
 //! call gets its raw arguments and checks them itself.
 
 mod attributes;
+mod buffer;
 mod call;
 mod clone;
 mod epoll;
@@ -27,6 +28,7 @@ mod shm;
 mod signal;
 mod socket;
 mod stat;
+mod stream;
 mod table;
 mod thread;
 mod time;

@@ -1,8 +1,9 @@
 //! Reading and writing, in all their forms, and from file to file.
 
+use super::buffer::{Memory, PAGE_BYTES};
 use super::call::Call;
 use super::path::open_file;
-use super::transfer::{self, Memory, PAGE_BYTES};
+use super::transfer;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
 use crate::port::mm::{self, USER_END};
@@ -222,7 +223,8 @@ pub fn copy_file_range(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let done = copy(call, &from, start, &to, Some(to_start), len)?;
-    set_position(call, &from, from_at, start + done)?;
-    set_position(call, &to, to_at, to_start + done)?;
+    // The second moves even if the first cannot be stored.
+    let moved = set_position(call, &from, from_at, start + done);
+    set_position(call, &to, to_at, to_start + done).and(moved)?;
     Ok(done)
 }

@@ -2,9 +2,10 @@
 //! program's memory in one or several parts, or the kernel's own. By pages, so
 //! that nothing large is on the kernel's stack or heap.
 
+use super::buffer::{Memory, PAGE_BYTES, settle};
 use super::call::Call;
+use super::stream::{read_pipe, write_pipe};
 use crate::linux::errno::{self, Errno, Restart};
-use crate::linux::file::pipe::{Reader, Writer};
 use crate::linux::file::{Kind, Open, console};
 use crate::linux::fs::content::MAX_SIZE_BYTES;
 use crate::linux::process::table;
@@ -12,98 +13,11 @@ use crate::linux::signal::{Info, SI_KERNEL, send};
 use crate::linux::terminal;
 use crate::port::console::Channel;
 use crate::port::mailbox;
-use crate::port::mm::{self, Space};
 use crate::port::random;
-use linux_raw_sys::general::{RLIMIT_FSIZE, SIGPIPE, SIGTTIN, SIGXFSZ};
+use linux_raw_sys::general::{RLIMIT_FSIZE, SIGTTIN, SIGXFSZ};
 
-/// Bytes that are moved at a time.
-pub const PAGE_BYTES: u64 = 4096;
 /// Bytes of the archive that are copied before other CPUs are answered.
 const TURN_BYTES: u64 = 16 * PAGE_BYTES;
-
-/// Memory that bytes come from or go to, used up from its beginning.
-pub enum Memory<'a> {
-    /// The program's: parts with address and size.
-    Program { space: &'a Space, parts: &'a [[u64; 2]], done: u64 },
-    /// The kernel's, to be read.
-    Source(&'a [u8]),
-    /// The kernel's, to be filled.
-    Target(&'a mut [u8]),
-}
-
-impl<'a> Memory<'a> {
-    /// Parts of the program's memory.
-    pub fn of_program(space: &'a Space, parts: &'a [[u64; 2]]) -> Memory<'a> {
-        Memory::Program { space, parts, done: 0 }
-    }
-    /// Remaining bytes.
-    pub fn left(&self) -> u64 {
-        match self {
-            Memory::Program { parts, done, .. } => parts.iter().map(|p| p[1]).sum::<u64>() - done,
-            Memory::Source(bytes) => bytes.len() as u64,
-            Memory::Target(bytes) => bytes.len() as u64,
-        }
-    }
-    /// Does `f` with the pieces that `nr` bytes lie in: address, where in the
-    /// transfer, how many.
-    fn pieces(
-        parts: &mut &[[u64; 2]],
-        done: &mut u64,
-        nr: usize,
-        mut f: impl FnMut(u64, usize, usize) -> errno::Result<()>,
-    ) -> errno::Result<()> {
-        let mut moved = 0;
-        while moved < nr {
-            let Some([addr, len]) = parts.first().copied() else { return Err(Errno::EFAULT) };
-            let piece = (len - *done).min((nr - moved) as u64);
-            f(addr.wrapping_add(*done), moved, piece as usize)?;
-            moved += piece as usize;
-            *done += piece;
-            if *done == len {
-                (*parts, *done) = (&parts[1..], 0);
-            }
-        }
-        Ok(())
-    }
-    /// Takes the next bytes out.
-    pub fn take(&mut self, into: &mut [u8]) -> errno::Result<()> {
-        match self {
-            Memory::Program { space, parts, done } => {
-                Memory::pieces(parts, done, into.len(), |addr, at, nr| mm::copy_in(space, addr, &mut into[at..at + nr]))
-            }
-            Memory::Source(bytes) => {
-                let (first, rest) = bytes.split_at(into.len());
-                into.copy_from_slice(first);
-                *bytes = rest;
-                Ok(())
-            }
-            Memory::Target(_) => Err(Errno::EFAULT),
-        }
-    }
-    /// Puts bytes in.
-    pub fn put(&mut self, from: &[u8]) -> errno::Result<()> {
-        match self {
-            Memory::Program { space, parts, done } => {
-                Memory::pieces(parts, done, from.len(), |addr, at, nr| mm::copy_out(space, addr, &from[at..at + nr]))
-            }
-            Memory::Target(bytes) => {
-                let (first, rest) = core::mem::take(bytes).split_at_mut(from.len());
-                first.copy_from_slice(from);
-                *bytes = rest;
-                Ok(())
-            }
-            Memory::Source(_) => Err(Errno::EFAULT),
-        }
-    }
-}
-
-/// How a transfer ends that met an error: as done, if something was.
-fn settle(done: u64, result: errno::Result<()>) -> errno::Result {
-    match result {
-        Err(errno) if done == 0 => Err(errno),
-        _ => Ok(done),
-    }
-}
 
 /// Moves bytes in pages, the first one shortened so that the others begin on a
 /// multiple of a page of the file; `step` says how many it has moved.
@@ -141,14 +55,15 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
     match &open.kind {
         Kind::File => write_file(call, open, from, offset),
         Kind::Null | Kind::Zero => Ok(from.left()),
-        Kind::Random => by_pages(0, from.left(), |_, page| from.take(page).map(|()| page.len())),
-        Kind::Full if from.left() == 0 => Ok(0),
+        Kind::Random => by_pages(0, from.left(), |_, page| from.take(page)),
+        // A list of parts that are all empty is not even brought before a driver.
+        Kind::Full if from.has_no_parts() => Ok(0),
         Kind::Full => Err(Errno::ENOSPC),
         Kind::Text(text) => {
             let mut position = open.position.lock();
             let at = offset.unwrap_or(*position);
             let done = by_pages(at, from.left(), |at, page| {
-                from.take(page)?;
+                from.take_all(page)?;
                 text.write_at(at, page)
             })?;
             *position += if offset.is_none() { done } else { 0 };
@@ -160,7 +75,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
         Kind::Event(_) if from.left() < 8 => Err(Errno::EINVAL),
         Kind::Event(event) => {
             let mut number = [0; 8];
-            from.take(&mut number)?;
+            from.take_all(&mut number)?;
             open.retry(|| call.thread.is_interrupted(), || event.add(u64::from_le_bytes(number)))?;
             Ok(8)
         }
@@ -200,9 +115,9 @@ fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) 
         room => left.min(room),
     };
     let done = by_pages(start, left, |at, page| {
-        from.take(page)?;
-        writer.write_at(at, page)?;
-        Ok(page.len())
+        let nr = from.take(page)?;
+        writer.write_at(at, &page[..nr])?;
+        Ok(nr)
     })?;
     drop(writer);
     if let Some(position) = &mut position {
@@ -216,36 +131,10 @@ fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) 
 
 fn write_console(channel: Channel, from: &mut Memory) -> errno::Result {
     by_pages(0, from.left(), |_, page| {
-        from.take(page)?;
-        console::write(channel, page);
-        Ok(page.len())
+        let nr = from.take(page)?;
+        console::write(channel, &page[..nr]);
+        Ok(nr)
     })
-}
-
-fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) -> errno::Result {
-    let mut done = 0;
-    let mut page = [0; PAGE_BYTES as usize];
-    while from.left() > 0 {
-        let nr = from.left().min(PAGE_BYTES) as usize;
-        if let Err(errno) = from.take(&mut page[..nr]) {
-            return settle(done, Err(errno));
-        }
-        let mut sent = 0;
-        while sent < nr {
-            match open.retry(|| call.thread.is_interrupted(), || writer.put(&page[sent..nr])) {
-                Ok(some) => sent += some,
-                Err(errno) => {
-                    if errno == Errno::EPIPE {
-                        let info = Info::sent(SIGPIPE, 0, call.process.pid);
-                        send::to_thread(&crate::linux::process::thread::current(), info);
-                    }
-                    return settle(done + sent as u64, Err(errno));
-                }
-            }
-        }
-        done += nr as u64;
-    }
-    Ok(done)
 }
 
 /// Reads as much as `to` has room for; at `offset`, or where the file's own
@@ -273,12 +162,12 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
         }
         Kind::Dir => Err(Errno::EISDIR),
         Kind::Null => Ok(0),
-        Kind::Zero | Kind::Full => by_pages(0, to.left(), |_, page| to.put(page).map(|()| page.len())),
+        Kind::Zero | Kind::Full => by_pages(0, to.left(), |_, page| to.put(page)),
         Kind::Random => by_pages(0, to.left(), |_, page| {
             for word in page.chunks_mut(8) {
                 word.copy_from_slice(&random::next().to_le_bytes()[..word.len()]);
             }
-            to.put(page).map(|()| page.len())
+            to.put(page)
         }),
         _ if offset.is_some() => Err(Errno::ESPIPE),
         Kind::Console(_) => read_console(call, open, to),
@@ -286,7 +175,7 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
         Kind::Event(_) if to.left() < 8 => Err(Errno::EINVAL),
         Kind::Event(event) => {
             let number = open.retry(|| call.thread.is_interrupted(), || event.take())?;
-            to.put(&number.to_le_bytes()).map(|()| 8)
+            to.put_all(&number.to_le_bytes()).map(|()| 8)
         }
         Kind::Epoll(_) | Kind::Process(_) => Err(Errno::EINVAL),
         Kind::Pipe { .. } | Kind::Path => Err(Errno::EBADF),
@@ -307,7 +196,7 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
     }
     let max = to.left().min(PAGE_BYTES) as usize;
     let bytes = open.retry(|| call.thread.is_interrupted(), || terminal::take(max))?;
-    to.put(&bytes).map(|()| bytes.len() as u64)
+    to.put(&bytes).map(|nr| nr as u64)
 }
 
 fn read_file(call: &Call, open: &Open, to: &mut Memory, start: u64) -> errno::Result {
@@ -316,10 +205,10 @@ fn read_file(call: &Call, open: &Open, to: &mut Memory, start: u64) -> errno::Re
         let part = &part[..part.len().min(to.left() as usize)];
         let mut done = 0;
         for piece in part.chunks(TURN_BYTES as usize) {
-            if let Err(errno) = to.put(piece) {
-                return settle(done, Err(errno));
+            match to.put(piece) {
+                Ok(nr) => done += nr as u64,
+                Err(errno) => return settle(done, Err(errno)),
             }
-            done += piece.len() as u64;
             mailbox::poll();
         }
         return Ok(done);
@@ -329,27 +218,6 @@ fn read_file(call: &Call, open: &Open, to: &mut Memory, start: u64) -> errno::Re
             Kind::Text(text) => text.read_at(at, page, || call.thread.is_to_end())?,
             _ => open.inode.read_at(at, page)?,
         };
-        to.put(&page[..nr]).map(|()| nr)
+        to.put(&page[..nr])
     })
-}
-
-fn read_pipe(call: &Call, open: &Open, reader: &Reader, to: &mut Memory) -> errno::Result {
-    let mut page = [0; PAGE_BYTES as usize];
-    let mut done = 0;
-    while to.left() > 0 {
-        let nr = to.left().min(PAGE_BYTES) as usize;
-        // Only the first bytes are waited for.
-        let taken = match done {
-            0 => open.retry(|| call.thread.is_interrupted(), || reader.take(&mut page[..nr]))?,
-            _ => reader.take(&mut page[..nr]).unwrap_or(0),
-        };
-        if let Err(errno) = to.put(&page[..taken]) {
-            return settle(done, Err(errno));
-        }
-        done += taken as u64;
-        if taken < nr {
-            break;
-        }
-    }
-    Ok(done)
 }
