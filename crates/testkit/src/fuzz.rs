@@ -19,6 +19,7 @@ use crate::shortest::shortest;
 use softfault::table::format::X86_64;
 use softfault::{CpuId, FaultLocking, Tunables, Vm};
 use softfault_host::{Hosted, Mode};
+use std::cell::RefCell;
 
 /// Runs bytes; an error, or a panic, is a finding.
 pub type Target = fn(&[u8]) -> Result<(), String>;
@@ -32,10 +33,19 @@ pub const MAX_STEPS: usize = 256;
 const MAX_PAGES: u64 = 4096;
 /// Pages that a sequence may ask for in all, copies by fork included; what would
 /// exceed them is left out, so that frames never run out.
-const BUDGET_PAGES: u64 = 32 << 10;
+const BUDGET_PAGES: u64 = 8192;
 /// Room for all of them, their tables, and the core's own data. Small, because
 /// the checker looks at each frame.
-const ARENA_BYTES: u64 = 192 << 20;
+const ARENA_BYTES: u64 = 40 << 20;
+/// Kinds of machines.
+const NR_KINDS: usize = 4;
+
+thread_local! {
+    /// The machines that earlier runs have left, by kind; a new one takes longer than a run. Frames begin with what the run
+    /// before has left in them.
+    static KEPT: RefCell<[Option<Hosted>; NR_KINDS]> = const { RefCell::new([const { None }; NR_KINDS]) };
+}
+
 const MAP_FIXED_ANY: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
 
 /// The machine that a sequence runs on.
@@ -66,10 +76,16 @@ pub struct Case {
 ///
 /// A difference, and the shortest sequence found that shows one.
 pub fn run(bytes: &[u8]) -> Result<(), String> {
-    run_on::<X86_64>(bytes)
+    let (setup, ops) = coding::decode(bytes);
+    let case = Case::new(setup, ops);
+    let kept = KEPT.with_borrow_mut(|all| all[setup.kind()].take());
+    let machine = kept.map_or_else(|| setup.machine::<X86_64>(), Ok)?;
+    let machine = case.judge_on(machine).map_err(|found| case.shortest::<X86_64>(found))?;
+    KEPT.with_borrow_mut(|all| all[setup.kind()] = Some(machine));
+    Ok(())
 }
 
-/// The same on a machine with other page tables.
+/// The same on a new machine with other page tables.
 ///
 /// # Errors
 ///
@@ -77,7 +93,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
 pub fn run_on<F: Tested>(bytes: &[u8]) -> Result<(), String> {
     let (setup, ops) = coding::decode(bytes);
     let case = Case::of::<F>(setup, ops);
-    case.judge_on::<F>().map_err(|found| case.shortest::<F>(found))
+    case.judge_on_new::<F>().map_err(|found| case.shortest::<F>(found))
 }
 
 impl Case {
@@ -114,11 +130,17 @@ impl Case {
     ///
     /// The first difference, and the steps up to it.
     pub fn judge(&self) -> Result<(), String> {
-        self.judge_on::<X86_64>()
+        self.judge_on_new::<X86_64>()
     }
 
-    fn judge_on<F: Tested>(&self) -> Result<(), String> {
-        let vm = self.setup.vm::<F>()?;
+    fn judge_on_new<F: Tested>(&self) -> Result<(), String> {
+        self.judge_on(self.setup.machine::<F>()?).map(drop)
+    }
+
+    /// Gives the machine back. One that a run has broken is not used again.
+    fn judge_on<F: Tested>(&self, machine: Hosted<F>) -> Result<Hosted<F>, String> {
+        let tunables = Tunables::default().with_fault_locking(self.setup.fault_locking);
+        let vm = Vm::new(machine, tunables).map_err(|error| error.to_string())?;
         let found = if self.setup.several {
             let last = self.steps.len().max(1);
             lockstep::run(&vm, &self.steps, self.setup.seed.into(), last).map(|found| (found.step, found.to_string()))
@@ -126,7 +148,7 @@ impl Case {
             alone(&vm, &self.steps)
         };
         match found {
-            None => Ok(()),
+            None => Ok(vm.into_machine()),
             Some((step, what)) => {
                 let shown = self.steps.iter().take(step.saturating_add(1));
                 let text: Vec<String> = shown.map(|(op, _)| format!("  {op}")).collect();
@@ -140,23 +162,28 @@ impl Case {
     /// Drops steps as long as something differs: the last difference found.
     fn shortest<F: Tested>(&self, found: String) -> String {
         let ops = self.steps.iter().map(|(op, _)| *op).collect();
-        let judge = |fewer: &[Op]| Case::of::<F>(self.setup, fewer.iter().copied()).judge_on::<F>().err();
+        let judge = |fewer: &[Op]| Case::of::<F>(self.setup, fewer.iter().copied()).judge_on_new::<F>().err();
         shortest(ops, found, |fewer| judge(fewer).map(|difference| (difference, fewer.len()))).1
     }
 }
 
 impl Setup {
-    fn vm<F: Tested>(self) -> Result<Vm<Hosted<F>>, String> {
+    /// The number of CPUs and the mode, which cannot change.
+    fn kind(self) -> usize {
+        2 * usize::from(self.several) + usize::from(self.mode == Mode::Broadcast)
+    }
+
+    /// A machine that no run has used.
+    fn machine<F: Tested>(self) -> Result<Hosted<F>, String> {
         let config = F::config()
             .with_nr_cpus(if self.several { 4 } else { 1 })
             .with_mode(self.mode)
             .with_arena_bytes(ARENA_BYTES)
             .with_huge(true)
             .with_tlb_entries(64)
+            .with_zeroed(false)
             .with_strict_bbm(true);
-        let hosted = Hosted::with_format(config).map_err(|error| error.to_string())?;
-        let tunables = Tunables::default().with_fault_locking(self.fault_locking);
-        Vm::new(hosted, tunables).map_err(|error| error.to_string())
+        Hosted::with_format(config).map_err(|error| error.to_string())
     }
 }
 
