@@ -238,7 +238,7 @@ fn tests(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
 }
 
 /// From `test result: ok. 12 passed; 0 failed; ...`.
-fn counts(line: &str) -> Option<(u64, u64)> {
+pub fn counts(line: &str) -> Option<(u64, u64)> {
     let rest = line.strip_prefix("test result: ")?;
     let number = |word: &str| {
         let before = rest.split(word).next()?.trim_end();

@@ -1,5 +1,5 @@
-//! Threads on a machine of 512 frames, for Miri (`cargo xtask miri`), which follows each access: a race that no
-//! assertion sees fails there. Without it each play is a short test of the counts.
+//! Threads on a machine of 512 frames, for Miri and ThreadSanitizer (`cargo xtask miri`, `tsan`), which follow each access: a race that no
+//! assertion sees fails there. Without them each play is a short test of the counts.
 //!
 //! `SOFTFAULT_ROUNDS` is the number of rounds of each play; one without it.
 #![allow(unsafe_code)] // the planted race
@@ -94,7 +94,10 @@ fn play(cpus: [Part<'_>; 3]) {
             }
         });
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-        vm.check(&[&play.space], &mut [0; 512 + 16]).unwrap();
+        // Five sixths of a play's time under Miri, while no other CPU runs: other tools check that.
+        if !cfg!(miri) {
+            vm.check(&[&play.space], &mut [0; 512 + 16]).unwrap();
+        }
         drop(play);
     }
     assert_eq!(free(), before);
@@ -237,7 +240,7 @@ fn stores_meet_holes_and_sizes() {
 
 /// Breaks I6: a plain store to a byte that a program stores to.
 #[test]
-#[ignore = "a race on purpose, which Miri must report"]
+#[ignore = "a race on purpose, which Miri and ThreadSanitizer must report"]
 fn a_planted_race_is_reported() {
     let plain = |play: &Play<'_>| {
         let frame = play.space.translate_at_rest(play.private).unwrap().pfn;

@@ -19,7 +19,8 @@ fn bytes(words: &[Cell64]) -> Vec<u8> {
 
 #[test]
 fn parts_of_words_are_those_of_an_array_of_bytes() {
-    for from in 0..=LEN {
+    // Under Miri every third first byte: all places in a word are among them.
+    for from in (0..=LEN).step_by(if cfg!(miri) { 3 } else { 1 }) {
         for to in from..=LEN {
             let words = words();
             let mut got = vec![0xff; to - from];
