@@ -63,6 +63,7 @@ static void number(const char *name, const char *first, const char *good, const 
 #include "hugepools.h"
 
 static const char *const TOP_WORDS[] = {"always", "madvise", "never", 0};
+static const char *const SHMEM_WORDS[] = {"always", "within_size", "advise", "never", "deny", "force", 0};
 static const char *const SIZE_WORDS[] = {"always", "inherit", "madvise", "never", 0};
 static const char *const DEFRAG_WORDS[] = {"always", "defer", "defer+madvise", "madvise", "never", 0};
 static const char *const NO_FLAG[] = {"2", "-1", "\n", "yes", "0 ", 0};
@@ -180,6 +181,9 @@ int main(int argc, char **argv) {
     CHECK(strstr(get(TOP "enabled"), now));
     CHECK(is(TOP "defrag", "always defer defer+madvise [madvise] never"));
     words(TOP "defrag", DEFRAG_WORDS, 0);
+    CHECK(is(TOP "shmem_enabled", "always within_size advise [never] deny force"));
+    words(TOP "shmem_enabled", SHMEM_WORDS, 0);
+    CHECK(set(TOP "shmem_enabled", "never") == 0);
     numbers();
     sizes(is_off);
     words(TOP "enabled", TOP_WORDS, is_off);

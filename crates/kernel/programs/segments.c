@@ -31,6 +31,47 @@ static long nr_attached(int id) {
     return status.shm_nattch;
 }
 
+/* The line of a segment in /proc/sysvipc/shm says what shmctl(2) says. */
+static void listed(int id, long size, int mode, long nr_attached) {
+    FILE *file = fopen("/proc/sysvipc/shm", "r");
+    char line[512];
+    int found = 0;
+    CHECK(file && fgets(line, sizeof line, file) && strstr(line, "shmid perms"));
+    while (fgets(line, sizeof line, file)) {
+        int key, which, shown, creator, last, uid, gid;
+        long bytes, attached;
+        CHECK(sscanf(line, "%d %d %o %ld %d %d %ld %d %d", &key, &which, &shown, &bytes, &creator, &last, &attached, &uid,
+                     &gid) == 9);
+        if (which != id)
+            continue;
+        found++;
+        CHECK(strlen(line) == 169 + 1);
+        CHECK(key == IPC_PRIVATE && bytes == size && shown == mode && attached == nr_attached && creator == getpid());
+    }
+    CHECK(fclose(file) == 0 && found == 1);
+}
+
+/* The number that the next segment is to have. It counts once, and a number that is taken gives another. */
+static void next_number(void) {
+    FILE *file = fopen("/proc/sys/kernel/shm_next_id", "r+");
+    if (!file) /* root only, and not in each kernel */
+        return;
+    int wanted = 5 << 15 | 77, shown = 0;
+    CHECK(fprintf(file, "%d", wanted) > 0 && fflush(file) == 0);
+    int id = shmget(IPC_PRIVATE, PAGE, 0600);
+    CHECK(id == wanted);
+    rewind(file);
+    CHECK(fscanf(file, "%d", &shown) == 1 && shown == -1);
+    CHECK(fclose(file) == 0);
+    file = fopen("/proc/sys/kernel/shm_next_id", "w");
+    CHECK(file && fprintf(file, "%d", wanted) > 0 && fclose(file) == 0);
+    int other = shmget(IPC_PRIVATE, PAGE, 0600);
+    CHECK(other == wanted + 1); /* the next place */
+    CHECK(shmctl(id, IPC_RMID, 0) == 0 && shmctl(other, IPC_RMID, 0) == 0);
+    file = fopen("/proc/sys/kernel/shm_next_id", "w");
+    CHECK(file && fprintf(file, "-1") > 0 && fclose(file) == EOF && errno == EINVAL);
+}
+
 static void segments(void) {
     int id = shmget(IPC_PRIVATE, 3 * PAGE - 5, IPC_CREAT | 0640);
     CHECK(id >= 0);
@@ -45,6 +86,7 @@ static void segments(void) {
     CHECK(q != (char *)-1 && q != p && strcmp(q + PAGE, "parent") == 0);
     CHECK(mprotect(q, PAGE, RW) == -1 && errno == EACCES);
     CHECK(nr_attached(id) == 2);
+    listed(id, 3 * PAGE - 5, 0640, 2);
     pid_t pid = fork();
     if (pid == 0) {
         CHECK(strcmp(q + PAGE, "parent") == 0);
@@ -235,6 +277,7 @@ static void rights(void) {
 
 int main(void) {
     segments();
+    next_number();
     rights();
     keys();
     places();

@@ -47,6 +47,10 @@ impl Knob {
     pub fn get(&self) -> u64 {
         self.value.load(Ordering::Relaxed)
     }
+    /// Sets an `int`, and returns its value before.
+    pub fn swap_int(&self, value: i32) -> i32 {
+        self.value.swap(u64::from(value as u32), Ordering::Relaxed) as i32
+    }
 }
 
 /// Sets a knob to the number at the beginning of `text`, and returns how many bytes of it were read.
@@ -81,6 +85,8 @@ pub static THREADS_MAX: Knob = settable(32_768, u64::MAX);
 pub static SHMMAX: Knob = settable(u64::MAX - (1 << 24), u64::MAX);
 pub static SHMALL: Knob = settable(u64::MAX - (1 << 24), u64::MAX);
 pub static SHMMNI: Knob = settable(4096, 32_768);
+/// The number of the next segment of shared memory, or near it: nothing below 0 can be written.
+pub static SHM_NEXT_ID: Knob = Knob { most: i32::MAX as u64, ..int(-1) };
 pub static RANDOMIZE: Knob = settable(0, 2);
 pub static TAINTED: Knob = fixed(0);
 pub static FILE_MAX: Knob = settable(1 << 20, u64::MAX);

@@ -5,7 +5,7 @@
 //! segments that are dropped go after it.
 
 use crate::linux::errno::{self, Errno};
-use crate::linux::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::knobs::{SHM_NEXT_ID, SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
 use crate::port::arch::time::wall_ns;
 use crate::port::heap;
@@ -22,6 +22,9 @@ const INDEX_BITS: u32 = 15;
 const MAX_SEQUENCE: u32 = (1 << (31 - INDEX_BITS)) - 1;
 /// Heap that a segment costs.
 const HEAP_BYTES: usize = 256;
+/// Bits that the mode shows beside the rights.
+const SHM_DEST: u32 = 0o1000;
+const SHM_LOCKED: u32 = 0o2000;
 /// The key of segments that are found by number alone.
 pub const PRIVATE: i32 = 0;
 
@@ -61,6 +64,11 @@ impl Meta {
             () => self.mode,
         };
         wanted & !rights & 7 == 0 || who.has(Capability::IpcOwner)
+    }
+    /// The mode as shmctl(2) and /proc show it.
+    pub fn shown_mode(&self) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        self.mode | bit(self.is_doomed, SHM_DEST) | bit(self.is_locked, SHM_LOCKED)
     }
     /// Whether the user has it or has made it.
     pub fn is_owned(&self, who: &Identity) -> bool {
@@ -224,19 +232,21 @@ pub fn create(key: i32, size_bytes: u64, mode: u32, maker: &Maker, huge: Option<
     insert(key, segment)
 }
 
+/// The place at which to look for a free one first, and the sequence of the number: of the number in
+/// /proc/sys/kernel/shm_next_id, which counts once.
+fn next_place() -> (usize, Option<u32>) {
+    match SHM_NEXT_ID.swap_int(-1) {
+        id @ 0.. => (id as usize & ((1 << INDEX_BITS) - 1), Some(id as u32 >> INDEX_BITS)),
+        _ => (0, None),
+    }
+}
+
 /// Gives a segment a place. A refused segment is dropped after the lock.
 fn insert(key: i32, mut segment: Segment) -> errno::Result<Arc<Segment>> {
-    let most = SHMMNI.get().min(1 << INDEX_BITS) as usize;
     let mut table = TABLE.lock();
-    let has_key = |s: &Arc<Segment>| s.meta.lock().key == key;
-    let refusal = match table.iter().position(|slot| slot.segment.is_none()) {
-        _ if key != PRIVATE && table.iter().filter_map(|slot| slot.segment.as_ref()).any(has_key) => Errno::EEXIST,
-        None if table.len() >= most => Errno::ENOSPC,
-        free => {
-            let index = free.unwrap_or_else(|| {
-                table.push(Slot::default());
-                table.len() - 1
-            });
+    let refusal = match free_place(&mut table, key) {
+        Err(refusal) => refusal,
+        Ok(index) => {
             segment.id = table[index].sequence << INDEX_BITS | index as u32;
             let segment = Arc::new(segment);
             table[index].segment = Some(segment.clone());
@@ -246,6 +256,26 @@ fn insert(key: i32, mut segment: Segment) -> errno::Result<Arc<Segment>> {
     drop(table);
     drop(segment);
     Err(refusal)
+}
+
+/// Finds a place in the table for a segment with that key, or makes one.
+fn free_place(table: &mut Vec<Slot>, key: i32) -> errno::Result<usize> {
+    let used = || table.iter().filter_map(|slot| slot.segment.as_ref());
+    if key != PRIVATE && used().any(|s| s.meta.lock().key == key) {
+        return Err(Errno::EEXIST);
+    }
+    if used().count() as u64 >= SHMMNI.get() {
+        return Err(Errno::ENOSPC);
+    }
+    let (first, sequence) = next_place();
+    let is_free = |index: &usize| table.get(*index).is_none_or(|slot| slot.segment.is_none());
+    let index = (first..1 << INDEX_BITS).find(is_free).ok_or(Errno::ENOSPC)?;
+    if index >= table.len() {
+        table.try_reserve(index + 1 - table.len()).map_err(|_| Errno::ENOMEM)?;
+        table.resize_with(index + 1, Slot::default);
+    }
+    table[index].sequence = sequence.unwrap_or(table[index].sequence);
+    Ok(index)
 }
 
 /// shmctl(IPC_RMID): nobody finds it by key any more, and it goes with its last

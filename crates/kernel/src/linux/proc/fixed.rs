@@ -1,7 +1,7 @@
 //! A name of `/proc` or `/sys` that is always there, and what is done with it. `names` has all
 //! of them.
 
-use super::setting::{PoolKnob, Setting, Stat};
+use super::setting::{PoolKnob, Setting, Stat, Word};
 use super::subject::Subject;
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::buffer::Buffer;
@@ -42,6 +42,8 @@ pub(super) enum What {
     DefaultPool(&'static PoolKnob),
     /// An action, done when a number is written; nothing to read.
     Action(Order, &'static PoolKnob),
+    /// A word of a list, which is kept without effect.
+    Word(&'static Word),
     /// A text, and the texts that it takes; it stays what it is.
     Choice(&'static str, fn(&[u8]) -> errno::Result<()>),
     /// `self` and `thread-self`.
@@ -111,7 +113,9 @@ impl Generate for &'static Fixed {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
             What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
-            What::Setting(_) | What::Pool(..) | What::DefaultPool(_) | What::Choice(..) => About::FILE.with_mode(0o644),
+            What::Setting(_) | What::Pool(..) | What::DefaultPool(_) | What::Word(_) | What::Choice(..) => {
+                About::FILE.with_mode(0o644)
+            }
             What::Action(..) => About::FILE.with_mode(0o200),
             What::Knob(knob) if knob.is_writable => About::FILE.with_mode(0o644),
             What::Knob(_) => About::FILE,
@@ -164,6 +168,7 @@ impl Generate for &'static Fixed {
             What::Knob(knob) => writeln!(buffer, "{knob}"),
             What::Setting(setting) => setting.write(buffer),
             What::Stat(stat) => stat.write(buffer),
+            What::Word(word) => word.write(buffer),
             What::Pool(order, knob) => writeln!(buffer, "{}", knob.get(*order)),
             What::DefaultPool(knob) => writeln!(buffer, "{}", knob.get(mm::default_huge_order())),
             _ => return Err(Errno::EINVAL),
@@ -181,6 +186,7 @@ impl Generate for &'static Fixed {
             // As sysfs does: each write is a value of its own, wherever it goes.
             What::Setting(setting) => setting.set(bytes)?,
             What::Pool(order, knob) | What::Action(order, knob) => knob.set(*order, bytes)?,
+            What::Word(word) => word.set(bytes)?,
             What::Choice(_, set) => set(bytes)?,
             _ => return Err(Errno::EACCES),
         }

@@ -2,8 +2,8 @@
 //! counters, with Linux's names, words, permissions and errors. The
 //! subsystem keeps them; nothing is kept here.
 
-use super::fixed::{Fixed, dir, setting, stat};
-use super::setting::Setting;
+use super::fixed::{Fixed, What, dir, setting, stat};
+use super::setting::{Setting, Word};
 use crate::linux::errno::{self, Errno};
 use crate::linux::khugepaged;
 use crate::port::mm;
@@ -58,10 +58,14 @@ macro_rules! knob {
     };
 }
 
+/// Which memory of shmem has huge pages on Linux. Here it changes nothing.
+static SHMEM_ENABLED: Word = Word::new(&["always", "within_size", "advise", "never", "deny", "force"], 3);
+
 /// `transparent_hugepage/`.
-pub(super) static NAMES: [Fixed; 14] = [
+pub(super) static NAMES: [Fixed; 15] = [
     knob!("enabled", enabled, word Enabled),
     knob!("defrag", defrag, word Defrag),
+    Fixed { name: "shmem_enabled", what: What::Word(&SHMEM_ENABLED) },
     knob!("use_zero_page", use_zero_page, flag as u8),
     knob!("shrink_underused", shrink_underused, yes_or_no as u8),
     stat("hpage_pmd_size", Order::PMD, |order| order.nr_pages() * 4096),

@@ -3,7 +3,7 @@
 //! `names` has the names that are always there, `fixed` is what can be done with one; `process` has
 //! those of a process, `fd` its open files, `subject` finds the process. `system`, `memory` and
 //! `mappings` write the texts, `linux::knobs` are the numbers that can be set, `huge` the knobs of
-//! huge pages, `hugetlb` those of their pools, `setting` is one of either.
+//! huge pages, `hugetlb` those of their pools, `setting` is one of either. `sysvipc` lists segments of shared memory.
 
 mod fd;
 mod fixed;
@@ -16,5 +16,6 @@ mod process;
 mod setting;
 mod subject;
 mod system;
+mod sysvipc;
 
 pub use names::{proc, sys};

@@ -1,7 +1,7 @@
 //! The names of `/proc` and `/sys` that are always there.
 
 use super::fixed::{Fixed, What, dir, file, knob, line};
-use super::{huge, hugetlb, system};
+use super::{huge, hugetlb, system, sysvipc};
 use crate::linux::file::MAX_OPEN;
 use crate::linux::file::pipe::MAX_CAPACITY;
 use crate::linux::fs::inode::generated::Node;
@@ -19,7 +19,7 @@ pub fn sys() -> Node {
 }
 
 static PROC_ROOT: Fixed = Fixed { name: "proc", what: What::Processes(&PROC_NAMES) };
-static PROC_NAMES: [Fixed; 17] = [
+static PROC_NAMES: [Fixed; 18] = [
     Fixed { name: "self", what: What::Own { thread: false } },
     Fixed { name: "thread-self", what: What::Own { thread: true } },
     Fixed { name: "mounts", what: What::Link("self/mounts") },
@@ -36,6 +36,7 @@ static PROC_NAMES: [Fixed; 17] = [
     line("partitions", "major minor  #blocks  name\n\n"),
     line("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n"),
     line("modules", ""),
+    dir("sysvipc", &[file("shm", sysvipc::shm)]),
     dir("sys", &[dir("vm", &VM), dir("kernel", &KERNEL), dir("fs", &FS)]),
 ];
 
@@ -59,12 +60,13 @@ static VM: [Fixed; 17] = [
     line("lowmem_reserve_ratio", "256\t256\t32\t0\t0\n"),
 ];
 
-static KERNEL: [Fixed; 14] = [
+static KERNEL: [Fixed; 15] = [
     knob("pid_max", &knobs::PID_MAX),
     knob("threads-max", &knobs::THREADS_MAX),
     knob("shmmax", &knobs::SHMMAX),
     knob("shmall", &knobs::SHMALL),
     knob("shmmni", &knobs::SHMMNI),
+    knob("shm_next_id", &knobs::SHM_NEXT_ID),
     knob("randomize_va_space", &knobs::RANDOMIZE),
     knob("tainted", &knobs::TAINTED),
     line("core_pattern", "core\n"),

@@ -6,6 +6,7 @@ use crate::linux::khugepaged;
 use crate::linux::number;
 use crate::port::mm;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault::{HugeKnobs, HugetlbCounts, HugetlbError, Order};
 
 /// A knob's file: how it shows its value, and how it takes another. `order` is the
@@ -16,6 +17,12 @@ pub struct Setting {
     pub(super) set: fn(&mut HugeKnobs, Order, &str) -> errno::Result<()>,
 }
 
+/// A text without its end of line.
+fn line(bytes: &[u8]) -> errno::Result<&str> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    Ok(text.strip_suffix('\n').unwrap_or(text))
+}
+
 impl Setting {
     /// Writes its value as a reader sees it.
     pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
@@ -24,8 +31,7 @@ impl Setting {
     }
     /// Takes what was written, whole: a line without, or with, its end.
     pub fn set(&self, bytes: &[u8]) -> errno::Result<()> {
-        let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
-        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = line(bytes)?;
         let mut understood = Ok(());
         let changed = mm::vm().change_huge_knobs(&mut |knobs| {
             understood = (self.set)(knobs, self.order, text);
@@ -33,6 +39,36 @@ impl Setting {
         });
         understood.and(changed.map_err(|error| error.errno()))?;
         khugepaged::look_again();
+        Ok(())
+    }
+}
+
+/// One of some words. It is shown as it was set and has no effect.
+pub struct Word {
+    words: &'static [&'static str],
+    /// Its place among them.
+    chosen: AtomicUsize,
+}
+
+impl Word {
+    /// The word at that place is chosen at first.
+    pub const fn new(words: &'static [&'static str], chosen: usize) -> Word {
+        Word { words, chosen: AtomicUsize::new(chosen) }
+    }
+    /// Writes all words, the chosen one in brackets.
+    pub fn write(&self, out: &mut dyn Write) -> fmt::Result {
+        let chosen = self.chosen.load(Ordering::Relaxed);
+        for (i, word) in self.words.iter().enumerate() {
+            let (before, end) = (if i == 0 { "" } else { " " }, if i + 1 == self.words.len() { "\n" } else { "" });
+            if i == chosen { write!(out, "{before}[{word}]{end}")? } else { write!(out, "{before}{word}{end}")? }
+        }
+        Ok(())
+    }
+    /// Chooses a word.
+    pub fn set(&self, bytes: &[u8]) -> errno::Result<()> {
+        let text = line(bytes)?;
+        let place = self.words.iter().position(|word| *word == text).ok_or(Errno::EINVAL)?;
+        self.chosen.store(place, Ordering::Relaxed);
         Ok(())
     }
 }

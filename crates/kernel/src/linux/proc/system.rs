@@ -36,7 +36,9 @@ pub fn meminfo(out: &mut dyn Write) -> fmt::Result {
 
 /// The same of the one node.
 pub fn node_meminfo(out: &mut dyn Write) -> fmt::Result {
-    write_meminfo(out, "Node 0 ")
+    write_meminfo(out, "Node 0 ")?;
+    let stat = mm::vm().vmstat();
+    kib(out, "Node 0 ", "MemUsed:", stat.nr_total_pages.saturating_sub(stat.nr_free_pages))
 }
 
 fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {

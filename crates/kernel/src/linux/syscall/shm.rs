@@ -28,10 +28,6 @@ const SHM_EXEC: u32 = 0o100_000;
 const READ: u32 = 4;
 const WRITE: u32 = 2;
 
-/// Bits of the mode that shmctl(2) shows.
-const SHM_DEST: u32 = 0o1000;
-const SHM_LOCKED: u32 = 0o2000;
-
 const IPC_RMID: u32 = 0;
 const IPC_SET: u32 = 1;
 const IPC_STAT: u32 = 2;
@@ -199,9 +195,7 @@ pub fn shmdt(call: &mut Call) -> errno::Result {
 
 fn status(segment: &Segment) -> Status {
     let meta = segment.meta();
-    let mut mode = meta.mode;
-    mode |= if meta.is_doomed { SHM_DEST } else { 0 };
-    mode |= if meta.is_locked { SHM_LOCKED } else { 0 };
+    let mode = meta.shown_mode();
     let (Meta { uid, gid, creator: [cuid, cgid], .. }, sequence) = (meta, segment.sequence() as u16);
     Status {
         perm: Perm { key: meta.key, uid, gid, cuid, cgid, mode, sequence, ..Perm::default() },
