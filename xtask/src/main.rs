@@ -74,8 +74,8 @@ enum Task {
     CompareBuilds(compare_builds::Options),
     /// Run every command in the `console` blocks of the README and docs/commands.md
     Readme,
-    /// Long runs: `soak differential --seconds N [--seed S] [--steps N]`; `soak days`, huge pages after days of use; `soak hugetlb`, the last page of a pool; `soak pipelines`, on
-    /// the reference kernel
+    /// Long runs: `soak differential --seconds N [--seed S] [--steps N]`; `soak days`, huge pages after days of use; `soak hugetlb`, the last page of a pool; `soak pipelines` and
+    /// `soak boots`, fifty machines, on the reference kernel
     Soak {
         /// Passed on unchanged
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -110,14 +110,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// A test of the kernel that the gate leaves out.
-const SOAK_PIPELINES: &str =
-    "test --release -p softfault-lab --test kernel_files -- --ignored fifty_thousand_pipelines";
+/// Tests of the kernel that the gate leaves out, by the name of the soak: cargo's arguments.
+const KERNEL_SOAKS: [(&str, &str); 2] = [
+    ("pipelines", "--test kernel_files -- --ignored fifty_thousand_pipelines"),
+    ("boots", "--test kernel_robust -- --ignored --nocapture fifty_boots"),
+];
 
 /// The testkit's binary does the work, where no kernel is needed.
 fn soak(arguments: &[String]) -> Result<(), String> {
-    if arguments == ["pipelines"] {
-        return shell::run(&shell::cargo(SOAK_PIPELINES));
+    if let [name] = arguments
+        && let Some((_, test)) = KERNEL_SOAKS.iter().find(|(soak, _)| soak == name)
+    {
+        return shell::run(&shell::cargo(&format!("test --release -p softfault-lab {test}")));
     }
     let (bin, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == "days" => ("days", rest),

@@ -48,3 +48,30 @@ fn two_thousand_forks_leave_nothing_behind() {
     // The kernel says on the error output how many pages are missing at the end.
     assert_eq!(ran.errors, "");
 }
+
+/// Fifty machines, each with other calls, files and processes. `cargo xtask soak boots` prints the free pages of each.
+#[test]
+#[ignore = "takes minutes: cargo xtask soak boots"]
+fn fifty_boots_neither_panic_nor_lose_a_frame() {
+    let [calls, files, forks] =
+        ["fuzzcalls", "elves", "forks"].map(|program| compile("robust-boots", program, Libc::Musl));
+    for boot in 0..50u32 {
+        let (cpus, seed) = ((1 + boot % 2).to_string(), (1000 + boot).to_string());
+        let (binary, arguments) = match boot % 3 {
+            0 => (&calls, [seed.as_str(), "60"]),
+            1 => (&files, [seed.as_str(), "100"]),
+            _ => (&forks, ["20", "50"]),
+        };
+        let ran = run(&["--verbose", "--mem", "256M", "--cpus", &cpus], binary, &arguments);
+        let free = ran.errors.lines().find(|line| line.starts_with("free pages:"));
+        println!(
+            "boot {boot}: {} CPUs, {} {}: {}",
+            cpus,
+            binary.display(),
+            arguments.join(" "),
+            free.unwrap_or("lost")
+        );
+        assert_eq!(ran.code, 0, "{}{}", ran.output, ran.errors);
+        assert!(free.is_some() && !ran.errors.contains("did not come back"), "{}", ran.errors);
+    }
+}

@@ -199,6 +199,7 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
         sched::leave_space();
         let free = free_pages();
         if left.is_empty() && free >= free_before {
+            log!("free pages: {free_before} before process {pid}, {free} after it");
             return;
         }
         if time::now_ns() > deadline {
