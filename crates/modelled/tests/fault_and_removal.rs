@@ -4,16 +4,21 @@ use common::{FIXED_PRIVATE, READ, RW, World, be, beside_pagers, explore, run};
 use softfault_modelled::{Access, FaultError, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags};
 
+/// Succeeds, or is refused for what the other CPU does.
+fn fault(w: World, access: Access) {
+    match w.space.handle_fault(0, access) {
+        Ok(_) | Err(FaultError::NotMapped | FaultError::NoRights | FaultError::Guard) => {}
+        Err(other) => panic!("{other}"),
+    }
+}
+
 fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(2, move || {
         let w = World::new(FaultLocking::Lockfree, 0, 4);
         w.touch(1);
         let fault = move || {
             let active = w.space.activate();
-            match w.space.handle_fault(0, access) {
-                Ok(_) | Err(FaultError::NotMapped | FaultError::NoRights | FaultError::Guard) => {}
-                Err(other) => panic!("{other}"),
-            }
+            fault(w, access);
             drop(active);
         };
         run(vec![Box::new(fault), Box::new(move || op(w))]);
@@ -103,9 +108,7 @@ fn f7_remote_fault_and_munmap() {
     explore(2, || {
         let w = World::new(FaultLocking::Lockfree, 0, 4);
         w.touch(1);
-        let fault = move || {
-            let _ = w.space.handle_fault(0, Access::Write);
-        };
+        let fault = move || fault(w, Access::Write);
         run(vec![Box::new(fault), Box::new(move || w.space.munmap(0, 4096).unwrap())]);
         w.check(&[]);
     });

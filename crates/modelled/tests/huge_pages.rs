@@ -4,7 +4,7 @@
 use common::pager;
 use common::{Modelled, READ, World, beside_pagers, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
 use softfault_modelled::policy::collapse::CollapseRefusal;
-use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
+use softfault_modelled::{Access, Event, FaultDone, FaultError, Pin, Term};
 use softfault_modelled::{Advice, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,10 @@ fn huge_install_against_munmap() {
             let (at, len) = page.map_or((0, 4 * 4096), |page| (page * 4096, 4096));
             let touch = move || {
                 let active = w.space.activate();
-                let _ = w.space.handle_fault(0, Access::Write);
+                match w.space.handle_fault(0, Access::Write) {
+                    Ok(_) | Err(FaultError::NotMapped) => {}
+                    Err(other) => panic!("{other}"),
+                }
                 drop(active);
             };
             run(vec![Box::new(touch), Box::new(move || w.space.munmap(at, len).unwrap())]);

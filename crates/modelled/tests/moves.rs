@@ -22,6 +22,11 @@ fn shared() -> (World, &'static Space) {
     (w, child)
 }
 
+/// Moves a page, or leaves it where it is for what the other CPU does.
+fn migrate(w: World, pfn: Pfn) {
+    assert_ne!(w.vm.migrate_frame(pfn), Ok(pfn));
+}
+
 /// One CPU moves the frame of page 0, another does something with the page.
 /// Whatever comes of the move, everything is whole, and a second one succeeds.
 fn move_against(
@@ -31,12 +36,7 @@ fn move_against(
     explore(2, move || {
         let w = world();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
-        run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
-            Box::new(move || other(w)),
-        ]);
+        run(vec![Box::new(move || migrate(w, pfn)), Box::new(move || other(w))]);
         w.check(&[]);
         if let Some(there) = w.space.translate_at_rest(0) {
             assert_ne!(w.vm.migrate_frame(there.pfn), Ok(there.pfn));
@@ -75,12 +75,7 @@ fn move_against_the_sharer(other: impl Fn(&'static Space) + Sync + Send + Copy +
     explore(2, move || {
         let (w, child) = shared();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
-        run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
-            Box::new(move || other(child)),
-        ]);
+        run(vec![Box::new(move || migrate(w, pfn)), Box::new(move || other(child))]);
         w.check(&[child]);
         assert!(w.space.translate_at_rest(0).is_some() || pager::has_lost(0));
     });
@@ -109,9 +104,7 @@ fn move_against_fork() {
         let child: Child = Arc::default();
         let slot = child.clone();
         run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
+            Box::new(move || migrate(w, pfn)),
             Box::new(move || *slot.lock().unwrap() = Some(w.space.fork().unwrap())),
         ]);
         let child = child.lock().unwrap().take().unwrap();
@@ -133,9 +126,7 @@ fn move_against_a_fork_of_the_sharer() {
         let grandchild: Child = Arc::default();
         let slot = grandchild.clone();
         run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
+            Box::new(move || migrate(w, pfn)),
             Box::new(move || *slot.lock().unwrap() = Some(child.fork().unwrap())),
         ]);
         let grandchild = grandchild.lock().unwrap().take().unwrap();
@@ -155,12 +146,7 @@ fn move_against_the_end_of_the_sharer() {
         let w = World::written();
         let child = w.space.fork().unwrap();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
-        run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
-            Box::new(move || drop(child)),
-        ]);
+        run(vec![Box::new(move || migrate(w, pfn)), Box::new(move || drop(child))]);
         w.check(&[]);
     });
 }
@@ -179,12 +165,7 @@ fn move_against_pin() {
             Err(PinError::Fault(FaultError::NotMapped)) => {}
             Err(error) => panic!("{error}"),
         };
-        run(vec![
-            Box::new(move || {
-                let _ = w.vm.migrate_frame(pfn);
-            }),
-            Box::new(pin),
-        ]);
+        run(vec![Box::new(move || migrate(w, pfn)), Box::new(pin)]);
         w.check(&[]);
         let held = held.lock().unwrap().take().unwrap();
         assert_eq!(w.space.translate_at_rest(0).unwrap().pfn, held.pfn(), "I27: moved away under a pin");
@@ -231,9 +212,7 @@ fn move_against_move() {
     explore(1, || {
         let (w, child) = shared();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
-        let go = move || {
-            let _ = w.vm.migrate_frame(pfn);
-        };
+        let go = move || migrate(w, pfn);
         run(vec![Box::new(go), Box::new(go)]);
         w.check(&[child]);
         let frames = [w.space, child].map(frame_of);
