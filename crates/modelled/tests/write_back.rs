@@ -154,11 +154,12 @@ fn a_write_against_a_discard() {
     });
 }
 
-/// A file of three folios of a page each, mapped. Two have stores.
-fn three_folios() -> (World, &'static Object) {
+/// A file of three pages, mapped. Two have stores.
+fn three_pages(least: Order) -> (World, &'static Object) {
     let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.touch(0);
-    let object: &Object = Box::leak(Box::new(w.vm.new_file_object(3 * PAGE, FolioOrders::BASE, FileId(0)).unwrap()));
+    let orders = FolioOrders::new(least, least).unwrap();
+    let object: &Object = Box::leak(Box::new(w.vm.new_file_object(3 * PAGE, orders, FileId(0)).unwrap()));
     let flags = MapFlags::SHARED | MapFlags::FIXED;
     w.space.mmap_object(AT * PAGE, 3 * PAGE, RW, flags, ObjectPart::new(object)).unwrap();
     (AT + 1..AT + 3).for_each(|page| w.space.write(page * PAGE, &[OLD]).unwrap());
@@ -180,6 +181,24 @@ fn cut(object: &Object) {
     files::note_removed(2, OLD);
 }
 
+/// Within the folio of two pages.
+fn cut_a_folio(object: &Object) {
+    object.set_size_bytes(PAGE);
+    [1, 2].iter().for_each(|page| files::note_removed(*page, OLD));
+}
+
+/// Of its page the first byte alone is looked at.
+fn zero_a_part(object: &Object) {
+    object.zero(PAGE..PAGE + 8).unwrap();
+    files::note_removed(1, OLD);
+}
+
+/// Takes out all of the folio of two pages.
+fn remove_a_folio(object: &Object) {
+    object.discard(0..2);
+    files::note_removed(1, OLD);
+}
+
 /// The file gets what is stored after the removals, and keeps it.
 fn is_removed(w: World, object: &Object) {
     w.check(&[]);
@@ -191,9 +210,13 @@ fn is_removed(w: World, object: &Object) {
 }
 
 fn removal_against(preemptions: usize, actors: &'static [fn(&Object)]) {
+    removal_of(Order::BASE, preemptions, actors);
+}
+
+fn removal_of(least: Order, preemptions: usize, actors: &'static [fn(&Object)]) {
     let_parks_block();
     explore(preemptions, move || {
-        let (w, object) = three_folios();
+        let (w, object) = three_pages(least);
         let act = |i: usize| {
             move || {
                 // The third is the CPU that waits for the others.
@@ -223,12 +246,33 @@ fn a_removal_against_a_batch_and_another() {
     removal_against(1, &[write_both, make_a_hole, cut]);
 }
 
+/// The second finds no page, and waits for the call for what the first has taken out.
+#[test]
+fn two_removals_against_a_batch() {
+    removal_against(1, &[write_both, make_a_hole, make_a_hole]);
+    removal_against(1, &[write_both, cut, cut]);
+}
+
+/// The folio stays whole, and the page is zeroed: the call has the zeroes, or is waited for.
+#[test]
+fn zeroes_against_a_write() {
+    removal_of(Order(1), 2, &[write_both, make_a_hole]);
+    removal_of(Order(1), 2, &[write_both, cut_a_folio]);
+    removal_against(2, &[write_both, zero_a_part]);
+}
+
+/// Another removal takes out the folio of which a page is zeroed.
+#[test]
+fn zeroes_against_a_write_and_a_removal() {
+    removal_of(Order(1), 1, &[write_both, make_a_hole, remove_a_folio]);
+}
+
 /// While a removal waits for the call, the page is stored to and written: the machine is asked for that after the call.
 #[test]
 fn a_store_beside_a_removal_against_a_batch() {
     let_parks_block();
     explore(1, || {
-        let (w, object) = three_folios();
+        let (w, object) = three_pages(Order::BASE);
         let store = move || {
             // The CPU that waits for the others.
             be(0);

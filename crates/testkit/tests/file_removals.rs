@@ -1,148 +1,18 @@
-//! A removal has returned: the machine is in no call of `write_back` for what it took out, and none begins. The storage knows
-//! nothing of removals: it stores what it is given.
+//! A removal has returned: the machine is in no call of `write_back` for what it took out, and none begins.
 #![deny(unsafe_code)]
 
 mod common;
 
-use common::objects::{EXTRA, Object, bytes, content, faulted_frame, map};
+use common::objects::{EXTRA, Object, bytes, content, faulted_frame};
+use common::plain::{Call, EndsKept, GoesOn, NEW, OLD, Plain, REMOVALS, REMOVED, REMOVED_BYTES, plain};
 use common::*;
-use softfault::policy::folio::FolioOrders;
-use softfault::{
-    Advice, CpuId, Event, FileWrite, FillError, Filling, HoleRefused, MigrateRefusal, MsyncFlags, StoreRefused, Vm,
-    Writing,
-};
-use softfault_host::{HostFile, HostFill};
+use softfault::{Advice, CpuId, Event, MigrateRefusal, MsyncFlags};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
 const ALL: Range<u64> = 0..u64::MAX;
 const ARENA_PAGES: u64 = 1024;
-/// The page that is removed. Page 0 is written before it.
-const REMOVED: u64 = 1;
-const OLD: u8 = 7;
-const NEW: u8 = 9;
-
-/// A call of `write_back`.
-#[derive(Debug)]
-struct Call {
-    page: u64,
-    byte: u8,
-    /// A removal of the page had returned when the call came.
-    is_late: bool,
-}
-
-/// One call takes as long as the test says.
-#[derive(Default)]
-struct Plain {
-    bytes: Mutex<Vec<u8>>,
-    /// Calls for this page wait.
-    slow_page: AtomicU64,
-    is_in_call: AtomicBool,
-    may_go_on: AtomicBool,
-    /// Slow calls are kept, and somebody else ends the write.
-    keeps: AtomicBool,
-    kept: Mutex<Option<FileWrite>>,
-    has_removed: AtomicBool,
-    calls: Mutex<Vec<Call>>,
-}
-
-impl HostFile for Plain {
-    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
-        let (storage, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
-        let there = storage.get(start..start + fill.bytes().len());
-        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
-        fill.end(result)
-    }
-
-    fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
-        let page = write.offset_bytes() / PAGE;
-        self.calls.lock().unwrap().push(Call { page, byte: bytes[0], is_late: self.has_removed.load(SeqCst) });
-        let is_slow = page == self.slow_page.load(SeqCst) && !self.may_go_on.load(SeqCst);
-        let keeps = is_slow && self.keeps.load(SeqCst);
-        let mut write = Some(write);
-        if keeps {
-            *self.kept.lock().unwrap() = write.take();
-        }
-        if is_slow {
-            self.is_in_call.store(true, SeqCst);
-            wait_until(|| self.may_go_on.load(SeqCst));
-        }
-        let Some(write) = write else { return Writing::UnderWay };
-        let mut storage = self.bytes.lock().unwrap();
-        let there = storage.get_mut(write.offset_bytes() as usize..).unwrap_or_default();
-        there.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        Writing::Ended(write, Ok(()))
-    }
-
-    fn may_store(&self, _pages: Range<u64>) -> Result<(), StoreRefused> {
-        Ok(())
-    }
-
-    fn begin_hole(&self, bytes: Range<u64>) -> Result<(), HoleRefused> {
-        self.zero(bytes);
-        Ok(())
-    }
-}
-
-impl Plain {
-    fn zero(&self, bytes: Range<u64>) {
-        self.bytes.lock().unwrap()[bytes.start as usize..bytes.end as usize].fill(0);
-    }
-
-    fn cut(&self) {
-        let mut storage = self.bytes.lock().unwrap();
-        let len = storage.len();
-        storage.truncate((REMOVED * PAGE) as usize);
-        storage.resize(len, 0);
-    }
-
-    fn byte(&self, page: u64) -> u8 {
-        self.bytes.lock().unwrap()[(page * PAGE) as usize]
-    }
-}
-
-/// In the end no call waits, also if the test fails.
-struct GoesOn<'a>(&'a Plain);
-
-impl Drop for GoesOn<'_> {
-    fn drop(&mut self) {
-        self.0.may_go_on.store(true, SeqCst);
-    }
-}
-
-/// A file of four pages, all of whose bytes are 1, mapped. The first two have stores.
-fn plain<'vm>(w: &World<'vm>, slow_page: u64) -> (Arc<Plain>, Object<'vm>) {
-    let storage = Arc::new(Plain { bytes: Mutex::new(vec![1; 4 * PAGE as usize]), ..Plain::default() });
-    storage.slow_page.store(slow_page, SeqCst);
-    let id = w.vm.machine().add_file(storage.clone());
-    let object = w.vm.new_file_object(4 * PAGE, FolioOrders::BASE, id).unwrap();
-    map(w.space, BASE, 4, &object, 0);
-    [0, REMOVED].iter().for_each(|page| w.space.write(BASE + page * PAGE, &[OLD]).unwrap());
-    (storage, object)
-}
-
-type Remove = fn(&Space<'_>, &Plain, &Object<'_>);
-
-const REMOVED_BYTES: Range<u64> = REMOVED * PAGE..(REMOVED + 1) * PAGE;
-
-const REMOVALS: [Remove; 4] = [
-    |_, storage, object| {
-        object.set_size_bytes(REMOVED * PAGE);
-        storage.cut();
-        object.set_size_bytes(4 * PAGE);
-    },
-    |_, storage, object| {
-        storage.zero(REMOVED_BYTES);
-        object.discard(REMOVED..REMOVED + 1);
-    },
-    |_, storage, object| {
-        storage.zero(REMOVED_BYTES);
-        object.zero(REMOVED_BYTES).unwrap();
-    },
-    |space, _, _| space.madvise(BASE + REMOVED * PAGE, PAGE, Advice::Remove).unwrap(),
-];
 
 /// While the writer is in the call for page 0, page 1 is removed, stored to, and written: acknowledged. The old bytes come
 /// neither then nor later.
@@ -320,16 +190,6 @@ fn a_removal_does_not_wait_for_a_write_that_goes_on() {
             });
             check(w.vm, &[w.space]);
         });
-    }
-}
-
-/// In the end no write is under way, also if the test fails.
-struct EndsKept<'a>(&'a Vm<Hosted>, &'a Plain);
-
-impl Drop for EndsKept<'_> {
-    fn drop(&mut self) {
-        let kept = self.1.kept.lock().unwrap().take();
-        kept.map(|write| self.0.written(write, Ok(())).unwrap()).unwrap();
     }
 }
 

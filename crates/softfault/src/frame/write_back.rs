@@ -153,6 +153,12 @@ impl FrameDesc {
     pub(crate) fn is_held_now(&self) -> bool {
         FrameState(self.state.fetch_or(0, Ordering::AcqRel)).is_held()
     }
+
+    /// Whether the machine is in its call for the folio, read as in [`is_held_now`](Self::is_held_now): a call that this does
+    /// not see has the bytes that the caller has stored before.
+    pub(crate) fn is_asked_for_now(&self) -> bool {
+        FrameState(self.state.fetch_or(0, Ordering::AcqRel)).is_being_asked_for()
+    }
 }
 
 impl FolioWaits {

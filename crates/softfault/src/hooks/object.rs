@@ -8,7 +8,6 @@ use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
-use crate::sync::Ordering;
 
 /// State of a page of an object that is in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +75,7 @@ impl<M: Machine> SharedObject<'_, M> {
 
     /// Calls of the machine that last, or may be about to begin, for folios that have left the object: nobody asks for another write meanwhile.
     pub fn nr_late_calls(&self) -> u64 {
-        self.vm.object(self.id).nr_late_calls.load(Ordering::Acquire)
+        self.vm.object(self.id).late_calls.nr()
     }
 
     /// Of the page of that number; `None` if the object has none. Call it at rest.

@@ -1,4 +1,4 @@
-//! Swaps a page in for the holder of an object's handle.
+//! Swaps a page in for the holder of an object's handle, who reads it or zeroes a part.
 //!
 //! The frame comes first, as for a fault (`fault/shared.rs`). A caller that waits for a frame holds
 //! nothing, and nothing is held while the machine reads.
@@ -9,10 +9,13 @@ use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::transit::NotRead;
 use super::write_error::ObjectWriteError;
+use super::zero::IsAway;
+use crate::addr::PAGE_SIZE;
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
+use core::ops::Range;
 
 impl<M: Machine> Vm<M> {
     /// Swaps a page in, if it is swapped out. It may be swapped out again before the caller reads it.
@@ -40,5 +43,23 @@ impl<M: Machine> Vm<M> {
         // In use.
         drop(held);
         transit.read_in().map_err(|NotRead| ObjectWriteError::NotRead)
+    }
+
+    /// Zeroes bytes of one page. Then waits for the machine's call that writes it, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectWriteError`]; the page has not changed.
+    pub(crate) fn object_bring_and_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
+        let called = loop {
+            match self.object_zero(id, bytes.clone()) {
+                Ok(called) => break called,
+                Err(IsAway) => self.object_bring(id, bytes.start / PAGE_SIZE)?,
+            }
+        };
+        if let Some(called) = called {
+            self.wait_for_call(id, called);
+        }
+        Ok(())
     }
 }

@@ -61,6 +61,10 @@ impl<M: Machine> Vm<M> {
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
                 return Err(Broken::WrongCount(pfn));
             }
+            // I56: no removal waits.
+            if data.late_calls.nr() != 0 {
+                return Err(Broken::WrongCount(pfn));
+            }
             // No walk is in progress (I30); reads and writes of files may be.
             let (nr_fills, nr_pages_read) = self.fills_under_way(ObjectId(u64::from(pfn.0)));
             nr_being_read += nr_pages_read;

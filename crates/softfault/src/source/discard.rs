@@ -13,10 +13,11 @@
 
 use super::cut::Folio;
 use super::cut_nodes::CutNodes;
+use super::late_calls::AwaitedCalls;
 use super::object_slot::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot, level_of};
 use crate::addr::{ObjectPages, Order, Pfn};
-use crate::frame::{FrameList, FreeBatch, TakenOut};
+use crate::frame::{FreeBatch, TakenOut};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
@@ -27,8 +28,8 @@ use core::ops::{ControlFlow, Range};
 struct Freed<'a, 'vm, M: Machine> {
     /// Nothing holds them.
     batch: FreeBatch<'vm, M>,
-    /// The machine is being asked to write them.
-    asked: &'a mut FrameList,
+    /// The machine is being asked to write folios that were taken out, or zeroed in part.
+    awaited: &'a mut AwaitedCalls,
 }
 
 impl<M: Machine> Links<M> {
@@ -122,16 +123,16 @@ impl<M: Machine> Links<M> {
     }
 
     /// Removes the marked pages, which no entry maps any more. Pages of `barred` that are not among
-    /// `pages` stay (`cut.rs`). Adds the folios to `asked` that the machine is being asked to write.
+    /// `pages` stay (`cut.rs`). Adds the calls to `awaited` in which the machine is for one of them.
     pub(crate) fn object_free(
         &self,
         id: ObjectId,
         pages: ObjectPages,
         barred: ObjectPages,
         nodes: &mut CutNodes<'_, M>,
-        asked: &mut FrameList,
+        awaited: &mut AwaitedCalls,
     ) {
-        let mut freed = Freed { batch: FreeBatch::new(self), asked };
+        let mut freed = Freed { batch: FreeBatch::new(self), awaited };
         let (least, nr_pages) = (self.object_orders(id).least(), self.object_nr_pages(id));
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
             match slot.page() {
@@ -162,15 +163,15 @@ impl<M: Machine> Links<M> {
         let Folio { id, first, slot, frame } = folio;
         let nr_pages = frame.order.nr_pages();
         if pages.start > first || first + nr_pages > pages.end {
-            return self.cut(&folio, pages, nodes);
+            return freed.awaited.add_zeroed(self.cut(&folio, pages, nodes));
         }
         // A page of a pool goes back before its place is empty: a fault that finds the place empty may want it.
         let is_of_pool = self.object_pool(folio.id).is_some();
-        let may_be_late = self.begin_late_call(id, frame.pfn);
+        let may_be_late = self.begin_late_call(id, ObjectPages { start: first, end: first + nr_pages }, frame.pfn);
         if !is_of_pool {
             slot.empty_all(frame.order);
         }
-        let taken = self.take_out(id, frame.pfn, freed.asked);
+        let taken = self.take_out(id, frame.pfn, freed.awaited);
         debug_assert!(may_be_late || taken != TakenOut::Asked, "I56: no write begins of what is marked");
         if may_be_late && taken != TakenOut::Asked {
             self.end_late_call(id);
@@ -184,7 +185,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// Makes a folio that no word names an orphan.
-    fn take_out(&self, id: ObjectId, head: Pfn, asked: &mut FrameList) -> TakenOut {
+    fn take_out(&self, id: ObjectId, head: Pfn, awaited: &mut AwaitedCalls) -> TakenOut {
         let desc = self.frames.desc(head);
         if self.object_file(id).is_none() {
             return if desc.orphan() { TakenOut::Ours } else { TakenOut::Held };
@@ -195,7 +196,7 @@ impl<M: Machine> Links<M> {
             self.folio_waits.wake_now(head, &self.machine);
         }
         if taken == TakenOut::Asked {
-            asked.push(&self.frames, head);
+            awaited.add_taken_out(self, head);
         }
         taken
     }

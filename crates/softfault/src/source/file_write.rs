@@ -17,7 +17,7 @@ use super::keep::KeptObject;
 use super::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
-use crate::frame::{EndedPart, FolioWait, FolioWaits, FrameList, FrameState, Io, WriteBegin};
+use crate::frame::{EndedPart, FolioWait, FolioWaits, FrameState, Io, WriteBegin};
 use crate::links::Links;
 use crate::machine::{FileId, FileWrite, ForeignWrite, Machine, StoreRefused, WriteError, Writing, ask};
 use crate::policy::folio::around;
@@ -149,39 +149,6 @@ impl<M: Machine> Links<M> {
         self.end_part_of_write(head, ended);
     }
 
-    /// A folio of a file is about to leave its object: if the machine is being asked to write it, or may be yet, nobody asks for another
-    /// write until that is over. Before the words are empty, so that who writes what is put there then finds this. Returns
-    /// whether the caller has to end it, unless it finds the folio asked for.
-    pub(super) fn begin_late_call(&self, id: ObjectId, head: Pfn) -> bool {
-        // Its words have been marked for a grace period: no write begins any more.
-        let may_be_asked_for = self.object_file(id).is_some() && self.frames.desc(head).state().is_being_written();
-        if may_be_asked_for {
-            self.object(id).nr_late_calls.fetch_add(1, Ordering::AcqRel);
-        }
-        may_be_asked_for
-    }
-
-    /// The call is over, or was not made.
-    pub(super) fn end_late_call(&self, id: ObjectId) {
-        let nr_late_calls = &self.object(id).nr_late_calls;
-        nr_late_calls.fetch_sub(1, Ordering::AcqRel);
-        self.machine.unpark(nr_late_calls);
-    }
-
-    /// Waits until the machine is in no call for a folio that has left the object, or its old bytes could come after those of the folio
-    /// that is there now. With nothing held.
-    fn wait_for_late_calls(&self, id: ObjectId) {
-        let nr_late_calls = &self.object(id).nr_late_calls;
-        loop {
-            let seen = nr_late_calls.load(Ordering::Acquire);
-            if seen == 0 {
-                return;
-            }
-            self.count(Event::Waited, 1);
-            self.machine.park(nr_late_calls, seen);
-        }
-    }
-
     /// The caller has claimed the call.
     fn ask_to_write(&self, kept: &KeptObject<'_, M>, file: FileId, begun: BegunWrite) {
         // A CPU that makes the object smaller stores the size, fences, and then changes the file.
@@ -222,23 +189,11 @@ impl<M: Machine> Links<M> {
     }
 
     /// Wakes those who wait for a folio, and frees it if nothing holds its frames any more.
-    fn end_part_of_write(&self, head: Pfn, ended: EndedPart) {
+    pub(super) fn end_part_of_write(&self, head: Pfn, ended: EndedPart) {
         let EndedPart { unlocked, is_ours, .. } = ended;
         self.folio_waits.wake(head, unlocked, &self.machine);
         if is_ours {
             self.give_back_page(head);
-        }
-    }
-
-    /// Waits until the machine has returned from the calls for these folios, which the caller has taken out of their object
-    /// meanwhile. With nothing held: the machine may take as long as it likes.
-    pub(crate) fn wait_for_calls(&self, mut asked: FrameList) {
-        while let Some(head) = asked.pop(&self.frames) {
-            let desc = self.frames.desc(head);
-            while desc.state().is_being_asked_for() {
-                self.wait_for_folio(self.folio_waits.join_call(head, desc));
-            }
-            self.end_part_of_write(head, desc.end_await());
         }
     }
 

@@ -10,7 +10,6 @@ use super::object::MAX_OBJECT_BYTES;
 use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::{ObjectPage, PageFrame};
 use super::write_error::ObjectWriteError;
-use super::zero::IsAway;
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
@@ -51,7 +50,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     ///
     /// Subscribers of spaces that map the pages are told, so the caller must hold no lock that is
     /// taken in [`Machine::notify`], and none that is taken in [`Machine::write_back`]: a smaller size waits for a call of the latter
-    /// that writes one of the pages. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
+    /// that writes one of the pages, one that an earlier removal has taken out and waits for, or the page of which it zeroes the end. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
     /// copied a private mapping of the object beside another one, until it has copied it again.
     pub fn set_size_bytes(&self, size_bytes: u64) {
         self.vm.call();
@@ -66,7 +65,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.object_discard(self.id, pages.into());
     }
 
-    /// Zeroes bytes: whole pages as [`discard`](Self::discard) does, about which see there; the ends in place.
+    /// Zeroes bytes: whole pages as [`discard`](Self::discard) does, about which see there; the ends in place, after which it
+    /// waits for a call of [`Machine::write_back`] that writes one of the two, too.
     ///
     /// # Errors
     ///
@@ -101,10 +101,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         if let Some(pages) = self.vm.pages_of_clean(self.id, index) {
             self.vm.ask_for_room(self.id, index, pages)?;
         }
-        while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
-            self.vm.object_bring(self.id, index)?;
-        }
-        Ok(())
+        self.vm.object_bring_and_zero(self.id, bytes)
     }
 
     /// Number of its pages that are swapped out or in transit, from a file, too. Reads all pages.

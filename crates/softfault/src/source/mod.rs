@@ -28,6 +28,8 @@ pub(crate) mod handle;
 #[cfg(feature = "files")]
 pub(crate) mod io_bytes;
 pub(crate) mod keep;
+pub(crate) mod late_calls;
+mod late_words;
 pub(crate) mod members;
 mod node;
 pub(crate) mod object;

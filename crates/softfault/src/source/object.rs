@@ -16,6 +16,7 @@
 //!
 //! Locks on entry: none.
 
+use super::late_words::LateCalls;
 use super::node::{Below, Node};
 use super::object_slot::{ObjectSlot, Top};
 use super::slot::{INDEX_BITS, LostFill, PageFrame, PageSlot, level_of};
@@ -79,10 +80,9 @@ pub(crate) struct ObjectData {
     pub(super) reserving: Word,
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
-    /// Calls of the machine that write folios which have left the object during the call, or are about to. Who is about to ask for
-    /// another write sleeps at it.
-    pub(crate) nr_late_calls: Word,
-    pad: [Word; 5],
+    /// Calls of the machine that write folios which have left the object.
+    pub(crate) late_calls: LateCalls,
+    pad: [Word; 3],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }

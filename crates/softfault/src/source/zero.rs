@@ -2,6 +2,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::late_calls::CalledFolio;
 use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::swapped::Dropped;
@@ -28,15 +29,16 @@ enum Wait {
 impl<M: Machine> Links<M> {
     /// Zeroes bytes of one page, if the object has it. Needs no lock: waits for a page that is leaving
     /// or in transit, and takes one out that is read from a file. If the page is swapped out and the bytes extend to
-    /// its end, only its number of kept bytes is reduced.
+    /// its end, only its number of kept bytes is reduced. Returns the folio if the machine is in a call that writes it: the caller
+    /// waits for that with nothing held.
     ///
     /// # Errors
     ///
     /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
     /// first.
-    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), IsAway> {
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<Option<CalledFolio>, IsAway> {
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.fence_reads(id);
         let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
@@ -44,16 +46,16 @@ impl<M: Machine> Links<M> {
             let wait = {
                 let section = self.section();
                 let place = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE);
-                let ObjectSlot::Page(slot) = place else { return Ok(()) };
+                let ObjectSlot::Page(slot) = place else { return Ok(None) };
                 match slot.page() {
-                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(()),
+                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(None),
                     ObjectPage::Frame(frame) => {
                         self.frames.desc(frame.head()).note_written();
                         program::zero(&self.machine, frame.pfn, at, len);
-                        return Ok(());
+                        return Ok(self.is_called_now(id, bytes.start / PAGE_SIZE, frame.head()));
                     }
                     ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
-                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
+                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(None),
                     // Nobody waits for a fill here: the page is filled again, if it is wanted.
                     ObjectPage::InTransit(pfn) => match self.has_fills(id).then(|| slot.drop_fill()).flatten() {
                         Some(Dropped::InTransit(head)) => Wait::Wake(head),

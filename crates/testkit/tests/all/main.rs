@@ -50,6 +50,8 @@ mod file_drops;
 mod file_failures;
 #[path = "../file_holes.rs"]
 mod file_holes;
+#[path = "../file_late_calls.rs"]
+mod file_late_calls;
 #[path = "../file_refusals.rs"]
 mod file_refusals;
 #[path = "../file_removals.rs"]

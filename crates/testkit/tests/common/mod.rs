@@ -8,6 +8,7 @@ pub mod huge;
 pub mod moving;
 pub mod objects;
 pub mod pins;
+pub mod plain;
 pub mod stops;
 pub mod storage;
 pub mod swapped;

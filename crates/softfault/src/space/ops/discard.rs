@@ -12,7 +12,7 @@
 //! unmap    every entry of each space that may map one                 rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! copies   of pages beyond a smaller size; a hole keeps them          rmap/copies.rs
-//! calls    of the machine that write what has gone are waited for, with nothing held     source/file_write.rs
+//! calls    of the machine that write what has gone are waited for, with nothing held     source/late_calls.rs
 //! ```
 //! A page never has two frames at a time: until every entry is removed, no fault gets a new frame.
 //! A fault on the page spins, as for an entry that is `Busy`: the remover waits only for sections,
@@ -23,11 +23,11 @@
 //! taken.
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
-use crate::frame::FrameList;
 use crate::lock::{WordLock, lock_word};
 use crate::machine::{CpuSet, LockKind, Machine};
 use crate::notify::notice::Why;
 use crate::pace;
+use crate::source::late_calls::{AwaitedCalls, CalledFolio};
 use crate::source::object::{MAX_OBJECT_BYTES, ObjectData};
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -42,10 +42,12 @@ impl<M: Machine> Vm<M> {
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
         let resize = self.lock_to_set_size(data, size_bytes);
-        let mut asked = FrameList::EMPTY;
         let foreign = self.foreign_frames_of(id);
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
+        // To the end of all pages: folios may reach beyond the old size, too.
+        let beyond = ObjectPages::from(size_bytes.min(old_bytes).div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
+        let mut awaited = self.begin_to_await(id, beyond);
         if size_bytes > old_bytes {
             self.grow_from(id, old_bytes, size_bytes);
         } else if size_bytes < old_bytes {
@@ -54,11 +56,9 @@ impl<M: Machine> Vm<M> {
             data.nr_cuts.fetch_add(1, Ordering::AcqRel);
             sync::fence();
             self.grace_everywhere();
-            self.zero_to_the_end(id, size_bytes);
-            // To the end of all pages: folios may reach beyond the old size, too.
-            let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
+            awaited.add_zeroed(self.zero_to_the_end(id, size_bytes));
             self.unreserve_pages(id, beyond);
-            asked = self.remove_from(id, beyond);
+            self.remove_from(id, beyond, &mut awaited);
             if let Some(frames) = foreign {
                 self.unmap_object_pages(id, beyond.below(frames.nr_frames), Why::Discard);
             }
@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
             }
         }
         drop(resize);
-        self.wait_for_calls(asked);
+        self.wait_for_calls(id, awaited);
     }
 
     /// Makes the object that large, unless it is larger.
@@ -84,8 +84,8 @@ impl<M: Machine> Vm<M> {
 
     /// Makes the object larger. The caller holds `resize`.
     fn grow_from(&self, id: ObjectId, old_bytes: u64, size_bytes: u64) {
-        // A mapping may have written past the old end, in its last page.
-        self.zero_to_the_end(id, old_bytes);
+        // A mapping may have written past the old end, in its last page. No call that writes that has bytes behind the end.
+        let _ = self.zero_to_the_end(id, old_bytes);
         self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
         self.object(id).size_bytes.store(size_bytes, Ordering::Release);
     }
@@ -111,9 +111,10 @@ impl<M: Machine> Vm<M> {
 
     /// Zeroes the rest of the page from `first_byte` on. A page that is swapped out need not be read
     /// for that.
-    fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) {
+    fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) -> Option<CalledFolio> {
         let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE));
         debug_assert!(zeroed.is_ok(), "the end of a page need not be read");
+        zeroed.unwrap_or(None)
     }
 
     /// Zeroes the pages beyond the end of folios that reach beyond it: folios of the least size, and
@@ -133,15 +134,14 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         let resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         self.fence_reads(id);
-        let asked = self.remove_from(id, pages);
+        let mut awaited = self.begin_to_await(id, pages);
+        self.remove_from(id, pages, &mut awaited);
         drop(resize);
-        self.wait_for_calls(asked);
+        self.wait_for_calls(id, awaited);
     }
 
-    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time. Returns the folios that the machine is
-    /// being asked to write: the caller waits for these calls when it holds nothing.
-    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) -> FrameList {
-        let mut asked = FrameList::EMPTY;
+    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time. It waits for the calls when it holds nothing.
+    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages, awaited: &mut AwaitedCalls) {
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);
@@ -151,10 +151,9 @@ impl<M: Machine> Vm<M> {
             if self.object_was_mapped(id, barred) {
                 self.unmap_object_pages(id, barred, Why::Discard);
             }
-            self.object_free(id, part, barred, &mut nodes, &mut asked);
+            self.object_free(id, part, barred, &mut nodes, awaited);
             rest.start = part.end;
         }
-        asked
     }
 
     /// Returns the end of the part that begins with page `first`, so that no folio is in two parts.
