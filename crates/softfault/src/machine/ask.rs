@@ -1,4 +1,5 @@
-//! Calls of the machine's methods that name memory, which are `unsafe`: all of them are here.
+//! Calls of the machine's methods that name memory, which are `unsafe`, and of those that ask for, or tell of, its bytes: all of
+//! them are here, and are called by their path, `ask::fill`. So a lint finds each place that has to be in `docs/late.md`.
 //!
 //! Each function passes the call on. The core's own types, and its invariants about who owns a frame, are the proof; a caller
 //! outside the core has neither, and needs `unsafe`:
@@ -13,8 +14,13 @@
 //! Locks on entry: as the method of [`Machine`] says.
 #![allow(unsafe_code)]
 
-use super::{FileFill, FileWrite, Filling, FrameCopy, FrameRange, Machine, SwapError, Writing};
+use super::{
+    FileFill, FileId, FileWrite, Filling, FrameCopy, FrameRange, HoleRefused, Machine, ObjectHole, SpaceTag,
+    StoreRefused, SwapError, Writing,
+};
 use crate::addr::{Pfn, SwapSlot};
+use crate::notify::notice::Notice;
+use core::ops::Range;
 
 /// [`Machine::add_frames`]. Under the lock of resizes; no section of the range is there.
 pub(crate) fn add_frames<M: Machine>(machine: &M, range: &FrameRange) -> Option<bool> {
@@ -63,4 +69,19 @@ pub(crate) fn fill<M: Machine>(machine: &M, fill: FileFill) -> Filling {
 pub(crate) fn write_back<M: Machine>(machine: &M, write: FileWrite) -> Writing {
     // SAFETY: I56, I63: the folio has WRITEBACK, which holds its frames.
     unsafe { machine.write_back(write) }
+}
+
+/// [`Machine::may_store`].
+pub(crate) fn may_store<M: Machine>(machine: &M, file: FileId, pages: Range<u64>) -> Result<(), StoreRefused> {
+    machine.may_store(file, pages)
+}
+
+/// [`Machine::punch_hole`].
+pub(crate) fn punch_hole<M: Machine>(machine: &M, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
+    machine.punch_hole(hole)
+}
+
+/// [`Machine::notify`].
+pub(crate) fn notify<M: Machine>(machine: &M, space: SpaceTag, notice: &Notice) -> bool {
+    machine.notify(space, notice)
 }

@@ -12,7 +12,7 @@ use crate::account::Event;
 use crate::addr::PageRange;
 use crate::base::Base;
 use crate::cpu::ATTENTION_TELLING;
-use crate::machine::{Machine, SpaceTag};
+use crate::machine::{Machine, SpaceTag, ask};
 use crate::sync::{self, Ordering, Word};
 
 /// One more that is over, and was never in progress.
@@ -128,7 +128,7 @@ impl<M: Machine> Base<M> {
     pub(crate) fn tell_machine(&self, space: SpaceTag, notice: &Notice) -> bool {
         self.assert_outside();
         let telling = Telling::begin(&self.cpu(self.machine.this_cpu()).attention);
-        let answer = self.machine.notify(space, notice);
+        let answer = ask::notify(&self.machine, space, notice);
         drop(telling);
         answer
     }

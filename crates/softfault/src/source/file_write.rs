@@ -249,7 +249,7 @@ impl<M: Machine> Links<M> {
     /// none if the machine refused and the folio of `page` has become dirty meanwhile, which needs no more.
     pub(super) fn ask_for_room(&self, id: ObjectId, page: u64, pages: Range<u64>) -> Result<Range<u64>, StoreRefused> {
         let Some(file) = self.object_file(id) else { return Ok(pages) };
-        match self.machine.may_store(file, pages.clone()) {
+        match ask::may_store(&self.machine, file, pages.clone()) {
             Err(StoreRefused) if self.page_to_store(id, page).is_some_and(|(_, is_dirty)| is_dirty) => Ok(page..page),
             answer => answer.map(|()| pages),
         }

@@ -12,7 +12,7 @@
 use super::MadviseError;
 use crate::account::Event;
 use crate::addr::{ObjectPages, PageRange};
-use crate::machine::{HoleRefused, Machine, ObjectHole};
+use crate::machine::{HoleRefused, Machine, ObjectHole, ask};
 use crate::pace::Pace;
 use crate::source::keep::KeptObject;
 use crate::space::AddressSpace;
@@ -70,7 +70,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (vm, Part { object, pages, .. }) = (self.vm, part);
         let discard = &mut || vm.object_discard(object.id, *pages);
         let hole = ObjectHole { object: object.id, file: vm.object_file(object.id), pages: *pages, discard };
-        vm.machine.punch_hole(hole).map_err(|refused| match refused {
+        ask::punch_hole(&vm.machine, hole).map_err(|refused| match refused {
             HoleRefused::Unsupported => MadviseError::NoHoles,
             HoleRefused::Sealed => MadviseError::Sealed,
             HoleRefused::NotWritten => MadviseError::NotWritten,
