@@ -82,21 +82,25 @@ pub(crate) fn answer<M: Machine>(machine: &M) {
 
 /// The steps that a search may still make: its budget, in work and not in time, so that the result is the same on a loaded machine.
 /// The caller says what a step is.
-pub(crate) struct Steps(u64);
+pub(crate) struct Steps {
+    left: u64,
+    /// Of others, for which it may wait: counted apart, so that it finds as much beside others as alone.
+    left_of_others: u64,
+}
 
 /// The steps of a budget are spent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfSteps;
 
 impl Steps {
-    /// So many; `u64::MAX` is more than any search makes.
+    /// So many, and waits for as many of others; `u64::MAX` is more than any search makes.
     pub(crate) fn new(nr: u64) -> Steps {
-        Steps(nr)
+        Steps { left: nr, left_of_others: nr }
     }
 
     /// For a search that goes to its end.
     pub(crate) fn unbounded() -> Steps {
-        Steps(u64::MAX)
+        Steps::new(u64::MAX)
     }
 
     /// Spends some steps, also if fewer are left.
@@ -106,13 +110,27 @@ impl Steps {
     /// [`OutOfSteps`] if fewer were left; none are then.
     #[inline]
     pub(crate) fn spend(&mut self, nr: u64) -> Result<(), OutOfSteps> {
-        let enough = self.0 >= nr;
-        self.0 = self.0.saturating_sub(nr);
-        if enough { Ok(()) } else { Err(OutOfSteps) }
+        spend(&mut self.left, nr)
+    }
+
+    /// Notes steps that others have made while this search waited.
+    ///
+    /// # Errors
+    ///
+    /// As [`spend`](Self::spend).
+    pub(crate) fn wait_for(&mut self, nr: u64) -> Result<(), OutOfSteps> {
+        spend(&mut self.left_of_others, nr)
     }
 
     /// Whether none are left.
     pub(crate) fn are_spent(&self) -> bool {
-        self.0 == 0
+        self.left == 0
     }
+}
+
+#[inline]
+fn spend(left: &mut u64, nr: u64) -> Result<(), OutOfSteps> {
+    let enough = *left >= nr;
+    *left = left.saturating_sub(nr);
+    if enough { Ok(()) } else { Err(OutOfSteps) }
 }

@@ -21,8 +21,8 @@ pub struct CompactBudget {
     /// Whether private pages of spaces with subscribers move. These are told, and may sleep.
     pub moves_subscribed: bool,
     /// Steps of searches. A step is a place at which a space may map a frame, a mapping of an object that is visited, or four
-    /// blocks that may have a target frame; and a step of another CPU's walk that this one waits for. It takes 15 to 40 ns in warm
-    /// caches. The last batch of pages may exceed it.
+    /// blocks that may have a target frame. It takes 15 to 40 ns in warm caches. The last batch of pages may exceed it. As many steps of
+    /// other CPUs' walks are waited for, counted apart: a budget that suffices alone also suffices beside others whose walks are no longer.
     pub nr_steps: u64,
 }
 

@@ -79,13 +79,13 @@ impl<M: Machine> FamilyWalk<'_, M> {
 }
 
 impl FamilyData {
-    /// Takes the lock of the founder's line. `steps` are spent for those that others make under it meanwhile: a holder whose CPU
+    /// Takes the lock of the founder's line, or waits for as many steps that others make under it as `steps` allow: a holder whose CPU
     /// does not run costs none.
     fn lock<'a, M: Machine>(&'a self, machine: &'a M, steps: &mut Steps) -> Result<Spin<'a, M>, OutOfSteps> {
         let mut seen = self.nr_steps.get();
         let mut is_over = || {
             let now = self.nr_steps.get();
-            steps.spend(now.wrapping_sub(core::mem::replace(&mut seen, now))).is_err()
+            steps.wait_for(now.wrapping_sub(core::mem::replace(&mut seen, now))).is_err()
         };
         let lock = Spin::lock_unless(LockKind::Family, &self.lock, machine, &mut is_over).ok_or(OutOfSteps)?;
         self.nr_steps.add_owned(1);

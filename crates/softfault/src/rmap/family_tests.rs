@@ -204,6 +204,34 @@ fn a_walk_ends_when_its_steps_are_spent() {
     vm.check(&all, &mut std::vec![0; 8192]).unwrap();
 }
 
+/// Another CPU walks the family for as many steps as there are. All of them are left afterwards.
+#[test]
+fn a_walk_has_its_own_steps_after_it_has_waited() {
+    const OF_OTHERS: u64 = 10;
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(1024, Tunables::default())));
+    let (space, pfn) = with_page(vm);
+    let head = vm.family_data(space.founder());
+    let lock = Rc::new(Cell::new(head.lock(&vm.machine, &mut Steps::unbounded()).ok()));
+    let (nr_turns, held) = (Rc::new(Cell::new(0)), Rc::clone(&lock));
+    let counted = Rc::clone(&nr_turns);
+    on_relax(move || {
+        counted.set(counted.get() + 1);
+        if counted.get() <= OF_OTHERS {
+            head.nr_steps.add_owned(1);
+        } else {
+            drop(held.take());
+        }
+    });
+    let (mut nr_taken, mut steps) = (0, Steps::new(OF_OTHERS));
+    let ended = vm.rmap_take(small(pfn), 1, &mut steps, &|_, _| false, &mut |entry| {
+        nr_taken += 1;
+        entry.put_back();
+    });
+    assert_eq!((ended, nr_taken), (Ok(()), 1));
+    assert!(nr_turns.get() > OF_OTHERS, "it has waited");
+    vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
+}
+
 /// Another CPU walks the family for more steps than there are. In between that CPU does not run, which costs nothing.
 #[test]
 fn a_walk_waits_for_no_more_steps_of_others_than_it_has() {

@@ -6,7 +6,7 @@ use crate::sync::{Ordering, Word};
 
 /// Calls that write folios which have left an object.
 #[repr(C)]
-pub(super) struct LateCalls {
+pub(crate) struct LateCalls {
     /// The number of those that last, or may be made yet; above [`TIMES`], how often there was none any more. Who waits sleeps at it.
     pub(super) calls: Word,
     /// The pages of these and those between: the first, and the end. Under `resize`.
@@ -19,7 +19,7 @@ pub(super) const NUMBER: u64 = (1 << TIMES) - 1;
 
 impl LateCalls {
     /// How many there are. Zero at rest.
-    pub(super) fn nr(&self) -> u64 {
+    pub(crate) fn nr(&self) -> u64 {
         self.calls.load(Ordering::Acquire) & NUMBER
     }
 }
