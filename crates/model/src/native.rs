@@ -23,7 +23,7 @@ use crate::op::{
     WINDOW_PAGES, is_ours,
 };
 use core::convert::Infallible;
-pub use pool::open_host_pool;
+pub use pool::{host_pool_counts, open_host_pool};
 use probe::{Probe, probe};
 
 /// An account without rights, `nobody` on most systems.

@@ -106,6 +106,9 @@ impl core::error::Error for JudgeError {}
 /// The expected and the actual outcome of a step.
 type OfCore = Option<(Expected, Outcome)>;
 
+/// A defect that no outcome shows, and its step.
+type Note = Option<(usize, String)>;
+
 fn machine(config: HostedConfig, tunables: Tunables) -> Result<Vm<Hosted>, JudgeError> {
     let hosted = Hosted::new(config).map_err(JudgeError::Hosted)?;
     Vm::new(hosted, tunables).map_err(JudgeError::Vm)
@@ -167,15 +170,12 @@ impl Judge {
         let mut model = self.model();
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
-        let linux = match &mut self.linux {
-            Some(linux) if has_pool(ops) && !linux.has_pool() => None,
-            Some(linux) => Some(linux.run_expecting(ops, &expected).map_err(JudgeError::Linux)?),
-            None => None,
-        };
+        let (outcomes, note_of_linux) = self.run_linux(ops, &expected)?;
         let mut notes = Vec::new();
         let hosted = self.sides.hosted.then(|| self.run_hosted(ops, &expected, &mut notes));
+        notes.extend(note_of_linux);
         for (i, expected) in expected.iter().enumerate() {
-            let linux = linux.as_ref().map(|linux| linux[i]);
+            let linux = outcomes.as_ref().map(|outcomes| outcomes[i]);
             // In trouble more than this may be expected of the core.
             let of_core = hosted.as_ref().and_then(|hosted| hosted[i]);
             let wrong = match (linux.filter(|seen| !expected.allows(*seen)), of_core) {
@@ -198,6 +198,16 @@ impl Judge {
             note: note.clone(),
         };
         Ok(notes.first().map(end))
+    }
+
+    /// The outcome of each step on Linux, if it is asked, and the first step after which its pool is not as expected.
+    fn run_linux(&mut self, ops: &[Op], expected: &[Expected]) -> Result<(Option<Vec<Outcome>>, Note), JudgeError> {
+        let Some(linux) = self.linux.as_mut().filter(|linux| !has_pool(ops) || linux.has_pool()) else {
+            return Ok((None, None));
+        };
+        let outcomes = linux.run_expecting(ops, expected).map_err(JudgeError::Linux)?;
+        let of_pool = |(i, expected)| Some((i, linux.pool_differs(i, expected)?));
+        Ok((Some(outcomes), expected.iter().enumerate().find_map(of_pool)))
     }
 
     fn vm_for(&self, ops: &[Op]) -> &Vm<Hosted> {

@@ -20,7 +20,7 @@ mod agent;
 mod host_pool;
 
 use crate::features::Features;
-use crate::model::Expected;
+use crate::model::{Expected, PoolCounts};
 use crate::op::{OP_WORDS, OUTCOME_WORDS, Op, Outcome};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use host_pool::HostPool;
@@ -50,7 +50,12 @@ pub(crate) struct Board {
     nr_ops: AtomicU32,
     ops: [[AtomicU64; OP_WORDS]; MAX_OPS],
     outcomes: [[AtomicU64; OUTCOME_WORDS]; MAX_OPS],
+    /// The counts of the host's pool after each step; [`NO_COUNT`] without it.
+    pool: [[AtomicU64; 4]; MAX_OPS],
 }
+
+/// No number of pages.
+const NO_COUNT: u64 = u64::MAX;
 
 impl Board {
     fn op(&self, i: usize) -> Option<Op> {
@@ -61,6 +66,18 @@ impl Board {
         for (to, word) in self.outcomes[i].iter().zip(outcome.encode()) {
             to.store(word, Release);
         }
+    }
+
+    fn set_pool(&self, i: usize, counts: Option<PoolCounts>) {
+        let words = counts.map_or([NO_COUNT; 4], |is| [is.nr, is.free, is.reserved, is.surplus]);
+        for (to, word) in self.pool[i].iter().zip(words) {
+            to.store(word, Release);
+        }
+    }
+
+    fn pool(&self, i: usize) -> Option<PoolCounts> {
+        let [nr, free, reserved, surplus] = self.pool[i].each_ref().map(|word| word.load(Acquire));
+        (nr != NO_COUNT).then_some(PoolCounts { nr, free, reserved, surplus })
     }
 
     /// Gives the turn to `who`.
@@ -184,13 +201,30 @@ impl Linux {
         Ok(self.board.outcomes[..ops.len()].iter().map(outcome).collect())
     }
 
-    /// The same, once more if something else comes of a step than expected: now and
+    /// How the counts of the host's pool after a step of the last sequence are others than expected.
+    pub fn pool_differs(&self, step: usize, expected: &Expected) -> Option<String> {
+        let (expected, seen) = (expected.pool?, self.board.pool(step));
+        (seen != Some(expected)).then(|| format!("Linux's pool: {seen:?}, should be {expected:?}"))
+    }
+
+    /// The same as [`run`](Linux::run), once more if something else comes of a step than expected, or of the pool: now and
     /// then Linux makes a huge page in the background, which is seen in what is
     /// resident.
     pub fn run_expecting(&mut self, ops: &[Op], expected: &[Expected]) -> Result<Vec<Outcome>, LinuxError> {
-        let outcomes = self.run(ops)?;
-        let good = expected.iter().zip(&outcomes).all(|(expected, seen)| expected.allows(*seen));
-        if good { Ok(outcomes) } else { self.run(ops) }
+        let outcomes = self.run(ops).map_err(|error| self.explain(ops, expected, error))?;
+        let is_good = |(step, (expected, seen)): (usize, (&Expected, &Outcome))| {
+            expected.allows(*seen) && self.pool_differs(step, expected).is_none()
+        };
+        if expected.iter().zip(&outcomes).enumerate().all(is_good) { Ok(outcomes) } else { self.run(ops) }
+    }
+
+    /// Adds to what is left in the pool the step after which it was first seen, and those before it.
+    fn explain(&self, ops: &[Op], expected: &[Expected], error: LinuxError) -> LinuxError {
+        let LinuxError::Pool(left) = error else { return error };
+        let of_pool = |(step, expected)| Some((step, self.pool_differs(step, expected)?));
+        let Some((step, how)) = expected.iter().enumerate().find_map(of_pool) else { return LinuxError::Pool(left) };
+        let steps: String = ops[..=step].iter().enumerate().map(|(i, op)| format!("{i}: {op}\n")).collect();
+        LinuxError::Pool(format!("{left}; first after step {step}: {how}\n{steps}"))
     }
 
     /// Returns the features of this host's kernel.

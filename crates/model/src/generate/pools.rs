@@ -4,8 +4,8 @@
 use super::Maker;
 use super::calls::{ADVICE, PROTS};
 use crate::numbers::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_NORESERVE, MAP_POPULATE,
-    MAP_PRIVATE, MAP_SHARED, MREMAP_FIXED, MREMAP_MAYMOVE,
+    MADV_REMOVE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_NORESERVE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MREMAP_FIXED, MREMAP_MAYMOVE,
 };
 use crate::op::{Call, HUGE, Op, PAGE, POOL_WINDOW, POOL_WINDOW_PAGES};
 
@@ -58,7 +58,8 @@ impl Maker {
             60..68 => self.pool_file(who),
             68..72 => self.pool_size(who),
             72..74 => self.other_memory(who),
-            74..84 => {
+            74..75 => self.hole_in_promised(who),
+            75..84 => {
                 let (at, bytes) = self.pool_target(who);
                 Op::new(who, Call::Load, &[at, bytes])
             }
@@ -168,6 +169,51 @@ impl Maker {
             }
             5..7 => Op::new(who, Call::PoolFileRead, &[at]),
             _ => Op::new(who, Call::PoolFileWrite, &[at, 1 + self.random.below(255)]),
+        }
+    }
+
+    /// A hole over pages of the file that are promised, of which one may be there. Then others take what nobody was promised, and the
+    /// file's pages are touched: so promises that went with the hole are missed.
+    fn hole_in_promised(&mut self, who: u64) -> Op {
+        let nr = self.model.pool_file_pages();
+        let at = if nr == 0 { 0 } else { self.pool_hole(who, nr) };
+        if at == 0 {
+            return self.pool_file(who);
+        }
+        self.push(Op::new(who, Call::PoolMap, &[at, nr * HUGE, 3, MAP_SHARED | MAP_FIXED, 0, 0]));
+        let touch = |page: u64, value: u64| Op::new(who, Call::Store, &[at + page * HUGE, 8, value]);
+        if self.random.chance(60) {
+            let op = touch(self.random.below(nr), self.random.number());
+            self.push(op);
+        }
+        let first = self.random.below(nr);
+        let len = 1 + self.random.below(nr - first);
+        let hole = if self.random.chance(50) {
+            Op::new(who, Call::Madvise, &[at + first * HUGE, len * HUGE, MADV_REMOVE])
+        } else {
+            Op::new(who, Call::PoolFilePunch, &[first * (HUGE / PAGE), len * (HUGE / PAGE)])
+        };
+        self.push(hole);
+        self.take_the_rest(who);
+        for page in 0..nr {
+            let op = touch(page, self.random.number());
+            self.push(op);
+        }
+        touch(first, self.random.number())
+    }
+
+    /// Stores to new pages, as many as nobody was promised.
+    fn take_the_rest(&mut self, who: u64) {
+        let nr = self.model.pool_counts().map_or(0, |counts| counts.free.saturating_sub(counts.reserved));
+        let at = if nr == 0 { 0 } else { self.pool_hole(who, nr) };
+        if at == 0 {
+            return;
+        }
+        let flags = MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED | MAP_ANONYMOUS | MAP_HUGETLB;
+        self.push(Op::new(who, Call::Mmap, &[at, nr * HUGE, 3, flags, 0]));
+        for page in 0..nr {
+            let value = self.random.number();
+            self.push(Op::new(who, Call::Store, &[at + page * HUGE, 8, value]));
         }
     }
 

@@ -3,8 +3,8 @@
 use super::pool::{HUGE_PAGES, Has, PoolPage, Shows};
 use super::*;
 use crate::numbers::{
-    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MAP_FIXED, MAP_FIXED_NOREPLACE,
-    MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, MREMAP_FIXED, PROT_SEM,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_REMOVE, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, MREMAP_FIXED, PROT_SEM,
 };
 use crate::op::HUGE;
 
@@ -31,7 +31,8 @@ impl Model {
                 is_odd_type(d) || !is_whole || f * PAGE + len > nr_pages * HUGE
             }
             // The mappings before the one that is cut are changed; one that has these rights already is none that is cut.
-            Call::Munmap => space.cuts_pool(first, end),
+            Call::Munmap => space.cuts_pool(first, end) || self.leaves_to_others(op.who, first, end),
+            Call::Exit => self.leaves_to_others(op.who, 0, u64::MAX),
             // A private page that is dropped does not get its reservation back.
             Call::Madvise => {
                 let is_dropped = matches!(c, MADV_DONTNEED | MADV_DONTNEED_LOCKED) && space.has_pool_in(first, end);
@@ -39,13 +40,20 @@ impl Model {
                 let may_stop = |page: &PoolPage| page.is_beside_lost || matches!(page.has, Has::Own(_));
                 let is_brought = matches!(c, MADV_POPULATE_READ | MADV_POPULATE_WRITE)
                     && space.pool.range(first / HUGE_PAGES..end.div_ceil(HUGE_PAGES)).any(|(_, page)| may_stop(page));
-                space.cuts_pool(first, end) || is_dropped || is_brought
+                space.cuts_pool(first, end) || is_dropped || is_brought || c == MADV_REMOVE && self.has_own_of_file()
             }
             Call::Mprotect => space.cuts_pool(first, end) || c & PROT_SEM != 0,
-            Call::PoolFileSize => self.spaces.values().flat_map(|space| space.pool.values()).any(is_own_of_file),
+            // The private pages that stand for what goes are free, too.
+            Call::PoolFileSize | Call::PoolFilePunch => self.has_own_of_file(),
+            // The rest of the mapping forgets what it has reserved, which stays promised to nobody for good.
             Call::Mremap => {
                 let (new, new_end) = (e / PAGE, e.saturating_add(c).div_ceil(PAGE));
-                space.has_pool_in(first, end) && (space.cuts_pool(first, end) || !c.is_multiple_of(HUGE) || c > len)
+                space.has_pool_in(first, end)
+                    && (space.cuts_pool(first, end)
+                        || space.moves_part_of_owner(first, end)
+                        || self.leaves_to_others(op.who, first, end)
+                        || !c.is_multiple_of(HUGE)
+                        || c > len)
                     || d & MREMAP_FIXED != 0 && space.has_pool_in(new, new_end)
             }
             _ => false,
@@ -53,10 +61,36 @@ impl Model {
     }
 }
 
+impl Space {
+    /// Whether a private mapping that reserves goes on before the range, or behind it.
+    fn moves_part_of_owner(&self, first: u64, end: u64) -> bool {
+        let is_owner = |number| self.pool.get(&number).is_some_and(|page| page.is_private() && page.attrs.reserves);
+        let goes_on =
+            |at: u64| at > 0 && is_owner(at - 1) && is_owner(at) && !matches!(self.pool_joined(at), Ok(false));
+        goes_on(first / HUGE_PAGES) || goes_on(end.div_ceil(HUGE_PAGES))
+    }
+}
+
 impl Model {
     /// Whether Linux refuses a first touch there: another page of the mapping was lost.
     pub(super) fn refuses_on_linux(&self, page: &PoolPage) -> bool {
         self.huge.beside_linux_pool && page.is_beside_lost
+    }
+
+    /// Whether the owner of a page in that range shares it with others: they keep it when it goes, and the kernel ends a reservation that
+    /// is spent, until the last of them frees the page.
+    fn leaves_to_others(&self, who: u64, first: u64, end: u64) -> bool {
+        let in_range = first / HUGE_PAGES..end.div_ceil(HUGE_PAGES);
+        let owned = self.space(who).pool.range(in_range).filter(|(_, page)| page.attrs.reserves);
+        let nr_entries = |has: Has| {
+            self.spaces.values().flat_map(|space| space.pool.values()).filter(|page| page.has == has).count()
+        };
+        owned.map(|(_, page)| page.has).any(|has| matches!(has, Has::Own(_)) && nr_entries(has) > 1)
+    }
+
+    /// Whether a private mapping of the file has a page of its own.
+    fn has_own_of_file(&self) -> bool {
+        self.spaces.values().flat_map(|space| space.pool.values()).any(is_own_of_file)
     }
 
     /// Whether Linux would look for the page of `other` at the address of its owner, and never find it: it stays in the kernel.

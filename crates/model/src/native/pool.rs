@@ -5,6 +5,7 @@
 use super::files::{punch, read_byte};
 use super::probe::{Probe, probe};
 use super::{call, plain};
+use crate::model::PoolCounts;
 use crate::op::{Call, HUGE, Op, Outcome};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -13,22 +14,41 @@ use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 static SIZE: AtomicI64 = AtomicI64::new(-1);
 /// Its surplus pages.
 static SURPLUS: AtomicI64 = AtomicI64::new(-1);
-/// The most of these.
+/// Those that nobody has.
+static FREE: AtomicI64 = AtomicI64::new(-1);
+/// Of these, those that are promised.
+static RESERVED: AtomicI64 = AtomicI64::new(-1);
+/// Pages that the host's kernel has reserved for nobody, for good: some sequences leave one. They are no sequence's: its pool is that much larger.
+static KEPT: AtomicI64 = AtomicI64::new(0);
+/// The most surplus pages.
 static MOST_SURPLUS: AtomicI64 = AtomicI64::new(-1);
 
-const FILES: [(&AtomicI64, &CStr, i32); 3] = [
+const FILES: [(&AtomicI64, &CStr, i32); 5] = [
     (&SIZE, c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", libc::O_RDWR),
     (&SURPLUS, c"/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", libc::O_RDONLY),
+    (&FREE, c"/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", libc::O_RDONLY),
+    (&RESERVED, c"/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages", libc::O_RDONLY),
     (&MOST_SURPLUS, c"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", libc::O_RDWR),
 ];
 
-/// Lets this process and its children set the size of the host's pool. Returns whether it may.
-pub fn open_host_pool() -> bool {
+/// Lets this process and its children set the size of the host's pool, in which `nr_kept` pages are reserved for nobody. Returns
+/// whether it may.
+pub fn open_host_pool(nr_kept: u64) -> bool {
+    KEPT.store(nr_kept as i64, Relaxed);
     for (file, path, how) in FILES {
         let opened = call(libc::SYS_openat, [libc::AT_FDCWD as u64, path.as_ptr() as u64, how as u64, 0, 0, 0]);
         file.store(opened, Relaxed);
     }
     FILES.iter().all(|(file, ..)| file.load(Relaxed) >= 0)
+}
+
+/// The counts of the host's pool, or `None` where this process may not set it. Exact where nobody else uses the pool. Fewer than the
+/// kernel kept before the sequence, or a number that could not be read, is beyond any size: a number below 0.
+pub fn host_pool_counts() -> Option<PoolCounts> {
+    let kept = KEPT.load(Relaxed);
+    let [nr, free, reserved] = [&SIZE, &FREE, &RESERVED].map(|file| (read_number(file) - kept) as u64);
+    let surplus = read_number(&SURPLUS) as u64;
+    (SIZE.load(Relaxed) >= 0).then_some(PoolCounts { nr, free, reserved, surplus })
 }
 
 /// Digits of the largest number.
@@ -58,13 +78,14 @@ fn read_number(file: &AtomicI64) -> i64 {
 
 /// Sets both. Returns the size that the pool has then, without surplus pages.
 fn set(nr: u64, most_surplus: u64) -> Outcome {
-    for (file, number) in [(&MOST_SURPLUS, most_surplus), (&SIZE, nr)] {
+    let kept = KEPT.load(Relaxed);
+    for (file, number) in [(&MOST_SURPLUS, most_surplus), (&SIZE, nr + kept as u64)] {
         let written = write_number(file, number);
         if written < 0 {
             return plain(written);
         }
     }
-    plain(read_number(&SIZE) - read_number(&SURPLUS))
+    plain(read_number(&SIZE) - read_number(&SURPLUS) - kept)
 }
 
 /// The file of a sequence.

@@ -95,6 +95,7 @@ impl Agent {
     fn step(&mut self, pos: usize, op: Op) {
         let done = |agent: &Agent, outcome| {
             agent.board.set_outcome(pos, outcome);
+            agent.board.set_pool(pos, native::host_pool_counts());
             agent.board.pos.store(pos as u32 + 1, Release);
         };
         match op.call {
