@@ -78,7 +78,8 @@ fn visit_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
         });
         let visitor: Actor = Box::new(move || {
             for value in 1..=12u64 {
-                let _ = w.space.write(at(0), &value.to_ne_bytes());
+                let written = w.space.write(at(0), &value.to_ne_bytes()).map_err(|error| error.fault);
+                assert!(matches!(written, Ok(()) | Err(FaultError::NotMapped)), "{written:?}");
             }
         });
         run(NR_CPUS, vec![remover, visitor]);
