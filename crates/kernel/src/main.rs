@@ -16,8 +16,9 @@
 //!   and are in no section. No interrupt handler takes a lock that its victim
 //!   could hold.
 //! - **K3** inside the kernel `%gs` is the block of the executing CPU, from before
-//!   its first use; `swapgs` stands at the edges of ring 3 and nowhere else. Objects that
-//!   a block's cells refer to outlive the CPU's use of it.
+//!   its first use; `swapgs` is executed at the edges of ring 3, and twice in a row where
+//!   `segments.rs` loads the program's `%gs`. Objects that a block's cells refer to outlive
+//!   the CPU's use of it.
 //! - **K4** a thread's stack, context and floating-point image are used only by
 //!   the CPU that has it as current, or by the one that made it before it first
 //!   ran; `on_cpu` is cleared, with release, only after its stack was left, and

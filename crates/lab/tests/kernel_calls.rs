@@ -1,5 +1,6 @@
-//! Every flag of every memory call, and buffers that end in the middle, asked on this host and on the reference kernel:
-//! `crates/kernel/programs/{memcalls,memlimits,copies}.c`. The answers are the same but for the
+//! Every flag of every memory call, buffers that end in the middle, and questions about other calls and the CPU, asked on
+//! this host and on the reference kernel: `crates/kernel/programs/{memcalls,memlimits,copies,othercalls,cpucalls}.c`. The
+//! answers are the same but for the
 //! differences in the tables here, each with its reason.
 
 mod programs;
@@ -146,6 +147,22 @@ fn whoever_is_not_root_keeps_to_limits() {
     assert!(ran.output.contains("ids at last, raise a limit: EPERM\n"), "{}", ran.output);
     if host.contains("ids first: users 0 0 0, groups 0 0 0, file system 0 0, may lock 1, could 1\n") {
         assert_eq!(unexplained(&host, &ran.output, host_version()), Vec::<String>::new());
+    }
+}
+
+/// Single steps, segment registers and their bases, and the promises of CPUID.
+#[test]
+fn the_cpu_is_as_linux_gives_it() {
+    for (cpus, libc) in [("1", Libc::Musl), ("2", Libc::Glibc)] {
+        compare_on(cpus, "cpucalls", libc, &[], &[]);
+    }
+}
+
+/// Files that are run or written, attributes, affinity, limits, `/proc`. Root asks.
+#[test]
+fn calls_about_files_and_processes_are_answered_as_by_linux() {
+    for (cpus, libc) in [("1", Libc::Musl), ("2", Libc::Glibc)] {
+        compare_on(cpus, "othercalls", libc, &[], &[]);
     }
 }
 

@@ -172,7 +172,7 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
     let place = process.place.lock().clone();
     let inherited =
         Inherited { limits: process.limits.lock().clone(), thp_disable: false, identity: Identity::default() };
-    let command = Command { path, args, env: env.into() };
+    let command = Command { path, is_open: false, args, env: env.into() };
     let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
     if let Some(selftest) = params().selftest {
         selftest.run(&prepared.mm.space, prepared.frame.rsp);

@@ -27,6 +27,11 @@ use std::fmt;
 use std::process::ExitCode;
 use verdict::EXIT_NO_QEMU;
 
+/// QEMU's model of the CPU. The kernel requires SMEP and SMAP. It saves no state that needs XSAVE, so CR4.OSXSAVE
+/// and CR4.PKE are off: without the bits of CPUID no program believes in what would raise SIGILL. Nothing but the
+/// model can take them away, since QEMU's own code has no CPUID faulting.
+const CPU: &str = "max,-xsave,-xsaveopt,-xsavec,-xgetbv1,-xsaves,-avx,-avx2,-f16c,-fma,-vaes,-vpclmulqdq,-pku";
+
 /// Why nothing was run.
 #[derive(Debug)]
 pub enum RunError {
@@ -89,8 +94,7 @@ pub fn reference_machine(
     Ok(Machine {
         nr_cpus: given.nr_cpus(),
         mem_bytes: given.mem,
-        // The kernel wants SMEP and SMAP.
-        cpu: "max".to_owned(),
+        cpu: CPU.to_owned(),
         counted: false,
         kernel: scratch.put("kernel", image::KERNEL)?,
         archive: scratch.put("archive", archive)?,

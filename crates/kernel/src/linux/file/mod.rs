@@ -25,6 +25,7 @@ pub use ready::Ready;
 pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::inode::access::Writing;
 use crate::linux::fs::inode::names;
 use crate::linux::fs::mount::InUse;
 use crate::linux::fs::text::Text;
@@ -92,13 +93,29 @@ pub struct Open {
     flags: AtomicU32,
     /// A lock was asked for in its name.
     has_locks: AtomicBool,
+    _writing: Option<Writing>,
     _mount: Option<InUse>,
     _charge: heap::Charge,
 }
 
 impl Open {
-    /// Not yet shared: `spot` may still be set.
-    pub fn bare(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
+    /// Opened by its name; ETXTBSY if it is a program that runs and is to be written.
+    pub fn named(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
+        let is_written = matches!(kind, Kind::File) && flags & O_ACCMODE != O_RDONLY;
+        let writing = if is_written { Some(Writing::of(&inode)?) } else { None };
+        Open::bare(kind, inode, flags, spot, writing)
+    }
+    /// Made by a call that needs no name: as on Linux it can be written while its program runs.
+    pub fn made(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Spot) -> errno::Result<Arc<Open>> {
+        Open::bare(kind, inode, flags, Some(spot), None)
+    }
+    fn bare(
+        kind: Kind,
+        inode: Arc<Inode>,
+        flags: u32,
+        spot: Option<Spot>,
+        writing: Option<Writing>,
+    ) -> errno::Result<Arc<Open>> {
         let mount = inode.mount().map(InUse::of);
         let charge = heap::charge(HEAP_BYTES + spot.as_ref().map_or(0, |spot| spot.name.len()))?;
         Ok(Arc::new(Open {
@@ -108,13 +125,14 @@ impl Open {
             position: SleepingLock::new(0),
             flags: AtomicU32::new(flags),
             has_locks: AtomicBool::new(false),
+            _writing: writing,
             _mount: mount,
             _charge: charge,
         }))
     }
     /// Without a name.
     pub fn new(kind: Kind, inode: Arc<Inode>, flags: u32) -> errno::Result<Arc<Open>> {
-        Open::bare(kind, inode, flags, None)
+        Open::bare(kind, inode, flags, None, None)
     }
     /// Something that calls make, which is in no directory.
     pub fn nameless(kind: Kind, what: &'static str, flags: u32) -> errno::Result<Arc<Open>> {

@@ -1,5 +1,6 @@
 //! A file that is to be executed.
 
+use super::inode::access::Running;
 use super::inode::names;
 use super::{Inode, Place, walk};
 use crate::linux::errno::{self, Errno};
@@ -7,9 +8,9 @@ use crate::port::mm;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// One.
+/// One. Nobody writes it meanwhile.
 pub struct Program {
-    inode: Arc<Inode>,
+    running: Running,
     /// Its path from the root, links followed.
     pub path: Vec<u8>,
 }
@@ -38,21 +39,25 @@ impl Program {
         if inode.content().is_err() || inode.meta().mode & 0o111 == 0 {
             return Err(Errno::EACCES);
         }
-        Ok(Program { inode, path })
+        Ok(Program { running: Running::of(&inode)?, path })
     }
     /// Reads from `offset` on, up to the end.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
-        self.inode.read_at(offset, into)
+        self.inode().read_at(offset, into)
     }
     /// The file.
     pub fn inode(&self) -> &Arc<Inode> {
-        &self.inode
+        self.running.inode()
+    }
+    /// What keeps writers away, for as long as it runs.
+    pub fn into_running(self) -> Running {
+        self.running
     }
     /// The shared object that holds it, for mapping it.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
-        let object = self.inode.object()?;
+        let object = self.inode().object()?;
         // Without a name it can still be mapped.
-        let _ = names::set(object.id(), &self.inode, &self.path);
+        let _ = names::set(object.id(), self.inode(), &self.path);
         Ok(object)
     }
 }

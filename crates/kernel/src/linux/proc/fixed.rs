@@ -32,6 +32,8 @@ pub(super) enum What {
     /// With a directory for each CPU.
     Cpus(&'static [Fixed]),
     File(fn(&mut dyn Write) -> fmt::Result),
+    /// The same, directly in `/proc`: opened for writing by root, who then cannot write.
+    Report(fn(&mut dyn Write) -> fmt::Result),
     Line(&'static str),
     Knob(&'static Knob),
     /// A knob of huge pages, and a counter of theirs.
@@ -60,6 +62,10 @@ pub(super) const fn dir(name: &'static str, inside: &'static [Fixed]) -> Fixed {
 /// A text.
 pub(super) const fn file(name: &'static str, write: fn(&mut dyn Write) -> fmt::Result) -> Fixed {
     Fixed { name, what: What::File(write) }
+}
+/// A text, directly in `/proc`.
+pub(super) const fn report(name: &'static str, write: fn(&mut dyn Write) -> fmt::Result) -> Fixed {
+    Fixed { name, what: What::Report(write) }
 }
 /// A text that never changes.
 pub(super) const fn line(name: &'static str, text: &'static str) -> Fixed {
@@ -112,7 +118,7 @@ impl Generate for &'static Fixed {
     fn about(&self) -> About {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
-            What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
+            What::File(_) | What::Report(_) | What::Line(_) | What::Stat(_) => About::FILE,
             What::Setting(_) | What::Pool(..) | What::DefaultPool(_) | What::Word(_) | What::Choice(..) => {
                 About::FILE.with_mode(0o644)
             }
@@ -157,13 +163,14 @@ impl Generate for &'static Fixed {
             _ => None,
         })
     }
-    /// As in sysfs, not even root opens a mere number for writing.
+    /// As in sysfs and `/proc/sys`, not even root opens for writing what can only be read.
     fn refuses_writers(&self) -> bool {
-        matches!(self.what, What::Stat(_))
+        let is_knob = matches!(self.what, What::Knob(Knob { is_writable: false, .. }));
+        is_knob || matches!(self.what, What::Stat(_) | What::File(_) | What::Line(_))
     }
     fn write_text(&self, _: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
         let written = match &self.what {
-            What::File(write) => write(buffer),
+            What::File(write) | What::Report(write) => write(buffer),
             What::Line(text) | What::Choice(text, _) => buffer.write_str(text),
             What::Knob(knob) => writeln!(buffer, "{knob}"),
             What::Setting(setting) => setting.write(buffer),
@@ -177,7 +184,7 @@ impl Generate for &'static Fixed {
     }
     fn write_at(&self, at: u64, bytes: &[u8]) -> errno::Result<usize> {
         match &self.what {
-            What::Knob(Knob { is_writable: false, .. }) | What::File(_) | What::Line(_) => return Err(Errno::EACCES),
+            What::Report(_) => return Err(Errno::EIO),
             // As Linux: nothing is no value, and in /proc/sys nothing counts behind the first write.
             _ if bytes.is_empty() => {}
             What::Knob(_) | What::DefaultPool(_) if at > 0 => {}

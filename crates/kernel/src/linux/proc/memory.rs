@@ -93,8 +93,17 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
     for (name, ids) in [("Uid", users), ("Gid", groups)] {
         writeln!(out, "{name}:\t{}\t{}\t{}\t{}", ids.real, ids.effective, ids.saved, ids.fs)?;
     }
-    writeln!(out, "FDSize:\t64\nGroups:\t0")?;
-    writeln!(out, "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{}", process.group(), process.session())?;
+    write!(out, "FDSize:\t64\nGroups:\t")?;
+    let groups = process.kept.lock().groups.clone();
+    groups.ids().iter().try_for_each(|id| write!(out, "{id} "))?;
+    // Without any there is a blank, too.
+    writeln!(out, "{}", if groups.ids().is_empty() { " " } else { "" })?;
+    writeln!(
+        out,
+        "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0",
+        process.group(),
+        process.session()
+    )?;
     let sizes = sizes(process);
     let rss = sizes.anon + sizes.shmem;
     let lines = [
@@ -201,8 +210,8 @@ impl fmt::Display for Bound {
 /// `environ`: read from the program's stack, where it may have been changed.
 pub fn write_environment(mm: &Mm, out: &mut Buffer) -> errno::Result<()> {
     let word = |at: u64| get::<u64>(&mm.space, at).ok();
-    let Some(nr_args) = word(mm.first_sp) else { return Ok(()) };
-    let first = mm.first_sp.wrapping_add(nr_args.wrapping_add(2).wrapping_mul(8));
+    let Some(nr_args) = word(mm.program.first_sp) else { return Ok(()) };
+    let first = mm.program.first_sp.wrapping_add(nr_args.wrapping_add(2).wrapping_mul(8));
     let mut left = MAX_ENVIRONMENT_BYTES;
     for n in 0.. {
         let text = word(first.wrapping_add(n * 8)).filter(|at| *at != 0);

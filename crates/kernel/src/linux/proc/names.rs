@@ -1,6 +1,6 @@
 //! The names of `/proc` and `/sys` that are always there.
 
-use super::fixed::{Fixed, What, dir, file, knob, line};
+use super::fixed::{Fixed, What, dir, file, knob, line, report};
 use super::{huge, hugetlb, system, sysvipc};
 use crate::linux::file::MAX_OPEN;
 use crate::linux::file::pipe::MAX_CAPACITY;
@@ -23,20 +23,22 @@ static PROC_NAMES: [Fixed; 18] = [
     Fixed { name: "self", what: What::Own { thread: false } },
     Fixed { name: "thread-self", what: What::Own { thread: true } },
     Fixed { name: "mounts", what: What::Link("self/mounts") },
-    file("meminfo", system::meminfo),
-    file("vmstat", system::vmstat),
-    file("stat", system::stat),
-    file("uptime", system::uptime),
-    file("loadavg", system::loadavg),
-    file("cpuinfo", system::cpuinfo),
-    file("version", system::version),
-    file("cmdline", system::cmdline),
-    line("filesystems", "nodev\ttmpfs\nnodev\tproc\nnodev\tsysfs\nnodev\thugetlbfs\n"),
-    line("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
-    line("partitions", "major minor  #blocks  name\n\n"),
-    line("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n"),
-    line("modules", ""),
-    dir("sysvipc", &[file("shm", sysvipc::shm)]),
+    report("meminfo", system::meminfo),
+    report("vmstat", system::vmstat),
+    report("stat", system::stat),
+    report("uptime", system::uptime),
+    report("loadavg", system::loadavg),
+    report("cpuinfo", system::cpuinfo),
+    report("version", system::version),
+    report("cmdline", system::cmdline),
+    report("filesystems", |out| out.write_str("nodev\ttmpfs\nnodev\tproc\nnodev\tsysfs\nnodev\thugetlbfs\n")),
+    report("swaps", |out| out.write_str("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
+    report("partitions", |out| out.write_str("major minor  #blocks  name\n\n")),
+    report("devices", |out| {
+        out.write_str("Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n")
+    }),
+    report("modules", |out| out.write_str("")),
+    dir("sysvipc", &[report("shm", sysvipc::shm)]),
     dir("sys", &[dir("vm", &VM), dir("kernel", &KERNEL), dir("fs", &FS)]),
 ];
 

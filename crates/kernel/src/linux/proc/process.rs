@@ -170,7 +170,7 @@ impl Generate for Fact {
         let Fact(subject, of) = *self;
         let process = subject.process()?;
         Ok(match of.what {
-            What::Exe => Some(process.mm().ok_or(Errno::ENOENT)?.path.as_bytes().to_vec()),
+            What::Exe => Some(process.mm().ok_or(Errno::ENOENT)?.program.path.as_bytes().to_vec()),
             What::Cwd => {
                 let cwd = process.place.lock().cwd.clone();
                 Some(walk::path_of_dir(&cwd)?)
@@ -198,7 +198,7 @@ impl Generate for Fact {
                 return write(&mm.space, from, buffer).map_err(|_| Errno::ENOMEM);
             }
             What::Text(write) => write(&process, subject.number(), buffer).map_err(|_| Errno::ENOMEM),
-            What::Cmdline => process.mm().map_or(Ok(()), |mm| buffer.push(&mm.args)),
+            What::Cmdline => process.mm().map_or(Ok(()), |mm| buffer.push(&mm.program.args)),
             What::Environ => process.mm().map_or(Ok(()), |mm| memory::write_environment(&mm, buffer)),
             What::Sink => writeln!(buffer, "0").map_err(|_| Errno::ENOMEM),
             _ => Err(Errno::EINVAL),
@@ -239,7 +239,7 @@ impl Generate for Fact {
                 subject.process()?.oom_score_adj.store(value, Ordering::Relaxed);
                 Ok(bytes.len())
             }
-            _ => Err(Errno::EACCES),
+            _ => Err(Errno::EINVAL),
         }
     }
 }

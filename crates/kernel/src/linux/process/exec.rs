@@ -6,6 +6,7 @@
 
 use super::elf::LoadError;
 use super::identity::Capability;
+use super::mm::{Program, short_name};
 use super::stack::{Inherited, NoStack};
 use super::thread::{Thread, interrupt};
 use super::{Mm, Process, elf, stack};
@@ -33,6 +34,8 @@ pub type Texts = Vec<Vec<u8>>;
 pub struct Command {
     /// Path of the file.
     pub path: Vec<u8>,
+    /// It is open (AT_EMPTY_PATH): its name is not that of the path.
+    pub is_open: bool,
     /// Its arguments, the name it is called by first.
     pub args: Texts,
     /// Its environment.
@@ -105,14 +108,16 @@ fn interpreter(head: &[u8]) -> errno::Result<Option<Interpreter>> {
     Ok(Some(Interpreter { path: line[..end].to_vec(), argument }))
 }
 
-/// Follows scripts to their interpreters; the file to load, and the arguments as
-/// it gets them.
-fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Result<fs::Program> {
+/// Follows scripts to their interpreters; the file to load, the path of the first one, links
+/// followed, and the arguments as the loaded one gets them.
+fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Result<(fs::Program, Vec<u8>)> {
+    let mut first = None;
     for _ in 0..MAX_SCRIPTS {
         let program = fs::open_program(place, &path)?;
+        let first = first.get_or_insert_with(|| program.path.clone());
         let mut head = [0u8; MAX_LINE];
         let len = program.read_at(0, &mut head)?;
-        let Some(interpreter) = interpreter(&head[..len])? else { return Ok(program) };
+        let Some(interpreter) = interpreter(&head[..len])? else { return Ok((program, core::mem::take(first))) };
         let mut new = alloc::vec![interpreter.path.clone()];
         new.extend(interpreter.argument);
         new.push(path);
@@ -125,11 +130,11 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
 
 /// Builds the memory of the program.
 pub fn prepare(place: &fs::Place, command: Command, inherited: &Inherited) -> Result<Prepared, Refusal> {
-    let Command { path: called, mut args, env } = command;
+    let Command { path: called, is_open, mut args, env } = command;
     if args.is_empty() {
         args.push(Vec::new());
     }
-    let program = resolve(place, called.clone(), &mut args).map_err(Refusal::File)?;
+    let (program, first) = resolve(place, called.clone(), &mut args).map_err(Refusal::File)?;
     let space = mm::new_space().map_err(|_| Refusal::Memory)?;
     space.set_thp_disable(inherited.thp_disable);
     inherited.limits.apply(&space, inherited.identity.has(Capability::IpcLock));
@@ -137,8 +142,11 @@ pub fn prepare(place: &fs::Place, command: Command, inherited: &Inherited) -> Re
     let texts = stack::Texts { path: &called, args: &args, env: &env };
     let sp = stack::build(&space, &loaded, &texts, inherited).map_err(Refusal::Stack)?;
     let cmdline = args.iter().flat_map(|a| a.iter().copied().chain([0])).collect();
-    let mm = Mm::new(space, String::from_utf8_lossy(&program.path).into_owned(), cmdline, sp);
-    Ok(Prepared { mm, frame: Frame::for_program(loaded.start, sp) })
+    let name = short_name(&String::from_utf8_lossy(if is_open { first.as_ref() } else { &called }));
+    let path = String::from_utf8_lossy(&program.path).into_owned();
+    let running = program.into_running();
+    let program = Program { path, name, args: cmdline, first_sp: sp };
+    Ok(Prepared { mm: Mm::new(space, Arc::new(program), Some(running)), frame: Frame::for_program(loaded.start, sp) })
 }
 
 impl Process {

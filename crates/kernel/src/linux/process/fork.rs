@@ -57,8 +57,7 @@ impl Process {
         // Those of the copy are from a later moment, or of the process that lent this one its memory.
         child.apply_limits();
         child.set_name(self.given_name.lock().clone());
-        first.fs_base.store(thread.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-        first.gs_base.store(thread.gs_base.load(Ordering::Relaxed), Ordering::Relaxed);
+        first.segments.save();
         first.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
         {
             let own = thread.signals.lock();

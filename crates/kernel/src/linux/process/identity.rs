@@ -174,6 +174,10 @@ impl Identity {
         self.capabilities.permitted = permitted;
         self.capabilities.effective = if users.effective == 0 { permitted } else { 0 };
     }
+    /// Whether the other's process is this user's, to be scheduled.
+    pub fn owns(&self, other: &Identity) -> bool {
+        [other.users.real, other.users.effective].contains(&self.users.effective)
+    }
     /// Whether it acts as who started it.
     pub fn is_itself(&self) -> bool {
         [self.users, self.groups].iter().all(|ids| ids.real == ids.effective)

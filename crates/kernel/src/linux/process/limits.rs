@@ -1,5 +1,6 @@
 //! Resource limits: getrlimit(2).
 
+use crate::linux::file::MAX_OPEN;
 use crate::port::mm::Space;
 use linux_raw_sys::general::{
     RLIMIT_AS, RLIMIT_CORE, RLIMIT_DATA, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_NOFILE, RLIMIT_NPROC,
@@ -37,7 +38,7 @@ pub enum LimitError {
     Unknown,
     /// The present value would be above the largest.
     Inverted,
-    /// The hard limit would be raised.
+    /// The hard limit would be raised, or that of open files above what a table holds (nr_open).
     Raised,
 }
 
@@ -56,7 +57,8 @@ impl Limits {
         if pair[0] > pair[1] {
             return Err(LimitError::Inverted);
         }
-        if pair[1] > slot[1] && !may_raise {
+        let is_too_large = which == RLIMIT_NOFILE && pair[1] > MAX_OPEN.into();
+        if is_too_large || pair[1] > slot[1] && !may_raise {
             return Err(LimitError::Raised);
         }
         *slot = pair;

@@ -6,24 +6,36 @@
 //! replaces the thread. So nobody has to look twice at which space is meant.
 
 use crate::linux::errno;
+use crate::linux::fs::inode::access::Running;
 use crate::port::mm::{self, Space, USER_END};
+use crate::port::sync::SpinLock;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use softfault::RssPages;
 
-/// Memory and its users.
-pub struct Mm {
-    /// The address space.
-    pub space: Arc<Space>,
-    /// Path of the program.
+/// The program that a memory was made for; copies of the memory share it.
+pub struct Program {
+    /// Its path, links followed.
     pub path: String,
+    /// Its name: the last part of what execve(2) was given, which may be a link or a script.
+    pub name: String,
     /// Its arguments, each ended by a zero.
     pub args: Vec<u8>,
     /// Where its first stack began: arguments and environment can be found from
     /// there.
     pub first_sp: u64,
+}
+
+/// Memory and its users.
+pub struct Mm {
+    /// The address space.
+    pub space: Arc<Space>,
+    /// Its program.
+    pub program: Arc<Program>,
+    /// Keeps writers away from the program's file until the last thread has left.
+    running: SpinLock<Option<Running>>,
     /// Threads that run in it and have not ended.
     nr_users: AtomicU32,
     /// Whether it may be dumped (PR_SET_DUMPABLE).
@@ -32,25 +44,31 @@ pub struct Mm {
     peak_pages: AtomicU64,
 }
 
+/// The last part of a path, cut to what prctl(2) shows.
+pub fn short_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or("");
+    let end = (0..=name.len().min(15)).rev().find(|n| name.is_char_boundary(*n));
+    name[..end.unwrap_or(0)].into()
+}
+
 impl Mm {
     /// Of a new program; without users.
-    pub fn new(space: Space, path: String, args: Vec<u8>, first_sp: u64) -> Arc<Mm> {
-        let (nr_users, peak_pages) = (AtomicU32::new(0), AtomicU64::new(0));
+    pub fn new(space: Space, program: Arc<Program>, running: Option<Running>) -> Arc<Mm> {
         Arc::new(Mm {
             space: Arc::new(space),
-            path,
-            args,
-            first_sp,
-            nr_users,
+            program,
+            running: SpinLock::new(running),
+            nr_users: AtomicU32::new(0),
             dumpable: AtomicBool::new(true),
-            peak_pages,
+            peak_pages: AtomicU64::new(0),
         })
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {
         let space = self.space.fork().map_err(|error| error.errno())?;
         mm::prepare_root(&space);
-        let child = Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp);
+        let running = self.running.lock().as_ref().map(Running::again);
+        let child = Mm::new(space, self.program.clone(), running);
         child.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(child)
     }
@@ -72,6 +90,8 @@ impl Mm {
         if self.nr_users.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Without memory for the new tree all goes later.
             let _ = self.space.munmap(0, USER_END);
+            let running = self.running.lock().take();
+            drop(running);
             crate::linux::shm::sweep();
         }
     }
@@ -88,11 +108,5 @@ impl Mm {
         let (rss, _) = self.resident();
         let now = rss.anon + rss.shmem;
         self.peak_pages.fetch_max(now, Ordering::Relaxed).max(now)
-    }
-    /// The last part of the program's path, cut to what prctl(2) shows.
-    pub fn name(&self) -> &str {
-        let name = self.path.rsplit('/').next().unwrap_or("");
-        let end = (0..=name.len().min(15)).rev().find(|n| name.is_char_boundary(*n));
-        &name[..end.unwrap_or(0)]
     }
 }

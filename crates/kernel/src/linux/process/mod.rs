@@ -38,7 +38,7 @@ use crate::port::power::End;
 use crate::port::sched::{KernelStack, Used, Waiters};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -310,7 +310,7 @@ impl Process {
     /// Its name: at most 15 bytes.
     pub fn name(&self) -> String {
         let given = self.given_name.lock().clone();
-        given.or_else(|| self.mm().map(|mm| mm.name().to_string())).unwrap_or_default()
+        given.or_else(|| self.mm().map(|mm| mm.program.name.clone())).unwrap_or_default()
     }
     /// prctl(PR_SET_NAME).
     pub fn set_name(&self, name: Option<String>) {

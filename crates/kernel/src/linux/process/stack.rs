@@ -5,6 +5,7 @@ use super::elf::Loaded;
 use super::identity::Identity;
 use super::limits::Limits;
 use crate::linux::errno::Errno;
+use crate::port::arch::cpu;
 use crate::port::mm::{Space, USER_END};
 use crate::port::random;
 use alloc::vec::Vec;
@@ -136,7 +137,7 @@ pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, inherited: &Inherite
         (AT_SECURE, 0),
         (AT_CLKTCK, 100),
         (AT_HWCAP, u64::from(features)),
-        (AT_HWCAP2, 0),
+        (AT_HWCAP2, u64::from(cpu::has_fsgsbase()) << 1),
         (AT_MINSIGSTKSZ, MIN_SIGNAL_STACK),
         (AT_PLATFORM, platform),
         (AT_RANDOM, random),

@@ -9,7 +9,7 @@ use crate::port::trap::{AccessWord, VmaLine};
 /// Logs what the program dies of.
 pub fn death(thread: &Thread, info: &Info, frame: &Frame) {
     let (signal, code, address) = (info.signal, info.code, info.value);
-    let (path, pid, access) = (&thread.mm().path, thread.process().pid, AccessWord(frame));
+    let (path, pid, access) = (&thread.mm().program.path, thread.process().pid, AccessWord(frame));
     log!("{path}[{pid}]: killed by signal {signal}, code {code}: {access}, address {address:#x}");
     log!("{}", VmaLine(thread.space(), address));
     log!("{frame}");

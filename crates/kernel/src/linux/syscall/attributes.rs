@@ -4,6 +4,7 @@ use super::call::Call;
 use super::path::{From, follow, open_file, resolve, resolve_inode};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Kind;
+use crate::linux::fs::inode::access::Writing;
 use crate::linux::fs::inode::{self, Inode};
 use crate::linux::fs::seals::Seals;
 use crate::linux::fs::walk::Follow;
@@ -161,6 +162,13 @@ pub fn utime(call: &mut Call) -> errno::Result {
     set_times(&*resolve(call, From::Cwd, 0, Follow::Last)?.found()?, times[0], times[1])
 }
 
+/// The same of a file that this call has not opened; ETXTBSY of a program that runs.
+pub fn set_size_by_name(inode: &Arc<Inode>, size: u64) -> errno::Result {
+    inode.content()?;
+    let _writing = Writing::of(inode)?;
+    set_size(inode, size)
+}
+
 /// truncate(2) and ftruncate(2): growing has a limit.
 fn truncate_to(call: &Call, inode: &Arc<Inode>, size: u64) -> errno::Result {
     if size > inode.size_bytes() {
@@ -182,6 +190,8 @@ pub fn truncate(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let inode = resolve(call, From::Cwd, 0, Follow::Last)?.found()?;
+    inode.content()?;
+    let _writing = Writing::of(&inode)?;
     truncate_to(call, &inode, call.args[1])
 }
 

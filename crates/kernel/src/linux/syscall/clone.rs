@@ -147,7 +147,7 @@ fn clone_as(call: &mut Call, args: &CloneArgs) -> errno::Result {
 /// does not undo it.
 fn tell_numbers(parent: &Thread, args: &CloneArgs, new: &Arc<Thread>) {
     if args.has(CLONE_SETTLS) {
-        new.fs_base.store(args.tls, Ordering::Relaxed);
+        new.segments.put_fs_base(args.tls);
     }
     if args.has(CLONE_CHILD_CLEARTID) {
         new.clear_tid.store(args.child_tid, Ordering::Relaxed);
@@ -170,8 +170,7 @@ fn new_thread(call: &mut Call, args: &CloneArgs, frame: Frame) -> errno::Result 
 }
 
 fn inherit(from: &Thread, to: &Arc<Thread>) {
-    to.fs_base.store(from.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);
-    to.gs_base.store(from.gs_base.load(Ordering::Relaxed), Ordering::Relaxed);
+    to.segments.save();
     to.affinity.store(from.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
     let mask = from.signals.lock().mask;
     let mut signals = to.signals.lock();

@@ -9,9 +9,8 @@ use crate::linux::file::{self, Event, Kind, Open};
 use crate::linux::fs::change::{self, New};
 use crate::linux::fs::content::Content;
 use crate::linux::fs::seals::Seals;
-use crate::linux::fs::walk::{self, Follow, Walked};
+use crate::linux::fs::walk::{Follow, Walked};
 use crate::linux::fs::{Body, Inode, Spot};
-use crate::linux::process;
 use crate::port::mm;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{
@@ -108,37 +107,23 @@ fn open_path(call: &mut Call, from: From, n: usize, flags: u32, mode: u32) -> er
     let (found, is_new) = find_or_create(call, from, n, flags, mode)?;
     let inode = found.inode.clone().ok_or(Errno::ENOENT)?;
     check_kind(&inode, flags)?;
-    if !is_new && (flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0) && is_running(&found, &inode) {
-        return Err(Errno::ETXTBSY);
-    }
     let kind = match &found.open {
         _ if flags & O_PATH != 0 => Kind::Path,
         // A file without a name can be opened again only if it is a pipe.
         Some(open) if matches!(open.inode.body, Body::Nameless(_)) => return Err(Errno::ENXIO),
         _ => file::open(&inode, flags, || call.thread.is_interrupted())?,
     };
-    if flags & O_TRUNC != 0 && !is_new && flags & O_PATH == 0 && matches!(kind, Kind::File) {
-        super::attributes::set_size(&inode, 0)?;
-    }
+    let truncates = flags & O_TRUNC != 0 && !is_new && flags & O_PATH == 0 && matches!(kind, Kind::File);
     let spot = match found.open {
         Some(open) => open.spot,
         None => Some(Spot { dir: found.dir, name: found.name }),
     };
     let kept = flags & !OPENING | if flags & O_PATH == 0 { LARGE | O_LARGEFILE } else { 0 };
-    add(call, Open::bare(kind, inode, kept, spot)?, flags)
-}
-
-/// Whether a process runs the program that is in the file.
-fn is_running(found: &Walked, inode: &Inode) -> bool {
-    if inode.meta().mode & 0o111 == 0 || !matches!(inode.body, Body::File(_)) {
-        return false;
+    let open = Open::named(kind, inode, kept, spot)?;
+    if truncates {
+        super::attributes::set_size_by_name(&open.inode, 0)?;
     }
-    let Ok(mut path) = walk::path_of_dir(&found.dir) else { return false };
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(&found.name);
-    process::all().iter().filter_map(|p| p.mm()).any(|mm| mm.path.as_bytes() == path)
+    add(call, open, flags)
 }
 
 /// O_TMPFILE: a file without a name.
@@ -156,7 +141,7 @@ fn open_unnamed(call: &Call, from: From, n: usize, flags: u32, mode: u32) -> err
     let inode = change::inode(&dir, New::File, mode & !call.process.place.lock().umask)?;
     inode.change(|meta| meta.nr_links = 0);
     let name = alloc::format!("#{}", inode.number).into_bytes().into();
-    add(call, Open::bare(Kind::File, inode, flags & !OPENING | LARGE, Some(Spot { dir, name }))?, flags)
+    add(call, Open::named(Kind::File, inode, flags & !OPENING | LARGE, Some(Spot { dir, name }))?, flags)
 }
 
 pub fn open(call: &mut Call) -> errno::Result {
@@ -196,7 +181,7 @@ pub fn memfd_create(call: &mut Call) -> errno::Result {
     inode.change(|meta| meta.nr_links = 0);
     let name = [b"memfd:", &name[..]].concat().into();
     let spot = Spot { dir: crate::linux::fs::tree::root(), name };
-    let open = Open::bare(Kind::File, inode, O_RDWR | LARGE, Some(spot))?;
+    let open = Open::made(Kind::File, inode, O_RDWR | LARGE, spot)?;
     add(call, open, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
 }
 

@@ -7,7 +7,6 @@ use crate::linux::process::limits::LimitError;
 use crate::linux::process::{self, Process};
 use crate::linux::signal::NR_SIGNALS;
 use crate::port::arch::time::now_ns;
-use crate::port::boot::info;
 use crate::port::mm;
 use crate::port::random;
 use alloc::string::String;
@@ -50,17 +49,14 @@ pub fn uname(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-fn free_bytes() -> u64 {
-    mm::vm().vmstat().nr_free_pages * 4096
-}
-
 pub fn sysinfo(call: &mut Call) -> errno::Result {
     // uptime, loads[3], total, free, shared, buffers, swap, free swap, processes,
     // total high, free high, unit; 112 bytes.
     let mut words = [0u64; 14];
     words[0] = now_ns() / 1_000_000_000;
-    words[4] = info::get().memory_bytes();
-    words[5] = free_bytes();
+    // Like MemTotal: what the kernel does not keep for itself.
+    let stat = mm::vm().vmstat();
+    (words[4], words[5]) = (stat.nr_total_pages * 4096, stat.nr_free_pages * 4096);
     words[10] = process::all().len() as u64;
     words[13] = 1;
     mm::put(call.space(), call.args[0], &words)?;

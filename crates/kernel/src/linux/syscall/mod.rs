@@ -33,6 +33,7 @@ mod table;
 mod thread;
 mod time;
 mod transfer;
+mod xattr;
 
 use crate::linux::errno;
 use crate::linux::process::thread::Thread;

@@ -56,8 +56,7 @@ pub fn setpriority(call: &mut Call) -> errno::Result {
     let identity = *call.process.identity.lock();
     let mut result = Ok(0);
     for process in members(call)? {
-        let users = process.identity.lock().users;
-        let is_own = [users.real, users.effective].contains(&identity.users.effective);
+        let is_own = identity.owns(&process.identity.lock());
         if !is_own && !identity.has(Capability::SysNice) {
             result = Err(Errno::EPERM);
         } else if nice < process.kept.lock().nice && !can_nice(&identity, &process, nice) {
@@ -94,8 +93,7 @@ fn set_policy(call: &Call, policy: Option<u32>, param_at: u64) -> errno::Result 
         return Err(Errno::EINVAL);
     }
     let identity = *call.process.identity.lock();
-    let users = process.identity.lock().users;
-    let is_own = [users.real, users.effective].contains(&identity.users.effective);
+    let is_own = identity.owns(&process.identity.lock());
     let wakes = before & !RESET_ON_FORK == SCHED_IDLE && kind != SCHED_IDLE && !can_nice(&identity, &process, nice);
     let clears = before & !wanted & RESET_ON_FORK != 0;
     if is_real_time || (!is_own || wakes || clears) && !identity.has(Capability::SysNice) {

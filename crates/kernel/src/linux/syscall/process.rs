@@ -64,10 +64,10 @@ fn read_texts(call: &Call, addr: u64, budget: &mut u64) -> errno::Result<Texts> 
 pub fn execve(call: &mut Call) -> errno::Result {
     let [path, args, env, ..] = call.args;
     let path = read_text(call, path, MAX_PATH, Errno::ENAMETOOLONG)?;
-    exec_path(call, path, args, env)
+    exec_path(call, path, false, args, env)
 }
 
-fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Result {
+fn exec_path(call: &mut Call, path: Vec<u8>, is_open: bool, args: u64, env: u64) -> errno::Result {
     let limits = call.process.limits.lock().clone();
     let mut budget = stack::most_text_bytes(limits.now(RLIMIT_STACK));
     // Twice: once as read, once more as laid out.
@@ -77,7 +77,7 @@ fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Resu
     let place = call.process.place.lock().clone();
     let inherited =
         Inherited { limits, thp_disable: call.space().thp_disable(), identity: *call.process.identity.lock() };
-    let prepared = exec::prepare(&place, Command { path, args, env }, &inherited).map_err(|e| e.errno())?;
+    let prepared = exec::prepare(&place, Command { path, is_open, args, env }, &inherited).map_err(|e| e.errno())?;
     call.process.exec(call.thread, prepared)?;
     Ok(0)
 }
@@ -114,7 +114,7 @@ pub fn execveat(call: &mut Call) -> errno::Result {
             return Err(Errno::ELOOP);
         }
     }
-    exec_path(call, path, args, env)
+    exec_path(call, path, !is_name, args, env)
 }
 
 /// Waits until a child has news.

@@ -3,9 +3,10 @@
 use super::call::Call;
 use super::identity::{self, Of};
 use super::path::From;
+use super::xattr::By;
 use super::{
     attributes, clone, epoll, file, file_lock, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
-    priority, process, rw, shm, signal, socket, stat, thread, time,
+    priority, process, rw, shm, signal, socket, stat, thread, time, xattr,
 };
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
@@ -23,7 +24,8 @@ type Family = &'static [(u32, Serve)];
 const NR_CALLS: usize = 512;
 
 static CALLS: [Serve; NR_CALLS] = table(&[
-    MEMORY, THREADS, SIGNALS, FILES, TRANSFERS, STATUS, NAMES, ATTRIBUTES, WAITS, SOCKETS, TIME, IDENTITY, PRIORITY,
+    MEMORY, THREADS, SIGNALS, FILES, TRANSFERS, STATUS, NAMES, ATTRIBUTES, XATTRS, WAITS, SOCKETS, TIME, IDENTITY,
+    PRIORITY,
 ]);
 
 /// Serves call `number`.
@@ -249,6 +251,22 @@ const ATTRIBUTES: Family = calls! { call:
     nr::__NR_truncate => attributes::truncate(call),
     nr::__NR_ftruncate => attributes::ftruncate(call),
     nr::__NR_fallocate => attributes::fallocate(call),
+};
+
+/// Extended attributes of files.
+const XATTRS: Family = calls! { call:
+    nr::__NR_getxattr => xattr::get(call, By::Path(Follow::Last)),
+    nr::__NR_lgetxattr => xattr::get(call, By::Path(Follow::Slash)),
+    nr::__NR_fgetxattr => xattr::get(call, By::Number),
+    nr::__NR_listxattr => xattr::list(call, By::Path(Follow::Last)),
+    nr::__NR_llistxattr => xattr::list(call, By::Path(Follow::Slash)),
+    nr::__NR_flistxattr => xattr::list(call, By::Number),
+    nr::__NR_setxattr => xattr::set(call, By::Path(Follow::Last)),
+    nr::__NR_lsetxattr => xattr::set(call, By::Path(Follow::Slash)),
+    nr::__NR_fsetxattr => xattr::set(call, By::Number),
+    nr::__NR_removexattr => xattr::remove(call, By::Path(Follow::Last)),
+    nr::__NR_lremovexattr => xattr::remove(call, By::Path(Follow::Slash)),
+    nr::__NR_fremovexattr => xattr::remove(call, By::Number),
 };
 
 /// Waits for several descriptors.

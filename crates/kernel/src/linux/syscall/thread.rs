@@ -1,11 +1,14 @@
 //! Calls about threads: making and ending them, futexes, where they run.
 
 use super::call::Call;
+use super::info::process_of;
 use super::time;
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
+use crate::linux::process::identity::Capability;
+use crate::linux::process::table::INIT;
 use crate::linux::process::thread::Thread;
-use crate::port::arch::cpu;
+use crate::port::arch::{cpu, segments};
 use crate::port::mm::{self, USER_END};
 use crate::port::power::End;
 use crate::port::sched;
@@ -15,8 +18,6 @@ use linux_raw_sys::general::{
     FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET,
     FUTEX_WAKE, FUTEX_WAKE_BITSET,
 };
-use x86_64::VirtAddr;
-use x86_64::registers::model_specific::{FsBase, KernelGsBase};
 
 const ARCH_SET_GS: u32 = 0x1001;
 const ARCH_SET_FS: u32 = 0x1002;
@@ -89,17 +90,10 @@ pub fn arch_prctl(call: &mut Call) -> errno::Result {
     let [code, addr, ..] = call.args;
     match code as u32 {
         ARCH_SET_FS | ARCH_SET_GS if addr >= USER_END => return Err(Errno::EPERM),
-        ARCH_SET_FS => {
-            call.thread.fs_base.store(addr, Ordering::Relaxed);
-            FsBase::write(VirtAddr::new(addr));
-        }
-        ARCH_SET_GS => {
-            // Inside the kernel the program's base waits in the other register.
-            call.thread.gs_base.store(addr, Ordering::Relaxed);
-            KernelGsBase::write(VirtAddr::new(addr));
-        }
-        ARCH_GET_FS => mm::put(call.space(), addr, &call.thread.fs_base.load(Ordering::Relaxed))?,
-        ARCH_GET_GS => mm::put(call.space(), addr, &call.thread.gs_base.load(Ordering::Relaxed))?,
+        ARCH_SET_FS => segments::set_fs_base(addr),
+        ARCH_SET_GS => segments::set_gs_base(addr),
+        ARCH_GET_FS => mm::put(call.space(), addr, &segments::fs_base())?,
+        ARCH_GET_GS => mm::put(call.space(), addr, &segments::gs_base())?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
@@ -110,11 +104,13 @@ pub fn sched_yield() -> errno::Result {
     Ok(0)
 }
 
+/// The thread of that number, of any process.
 fn find(call: &Call, tid: u32) -> errno::Result<Arc<Thread>> {
     if tid == 0 {
         return Ok(crate::linux::process::thread::current());
     }
-    call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)
+    let thread = process_of(call, tid)?.threads.lock().get(&tid).cloned();
+    thread.ok_or(Errno::ESRCH)
 }
 
 fn all_cpus() -> u64 {
@@ -126,10 +122,17 @@ pub fn sched_setaffinity(call: &mut Call) -> errno::Result {
     let bytes = mask.len().min(call.args[1] as usize);
     mm::copy_in(call.space(), call.args[2], &mut mask[..bytes])?;
     let mask = u64::from_le_bytes(mask) & all_cpus();
+    // Linux calls a thread of the kernel so that stays where it is.
+    let thread = if call.int(0) == INIT { Err(Errno::EINVAL) } else { find(call, call.int(0)) }?;
+    // One lock at a time: two processes may move each other.
+    let own = *call.process.identity.lock();
+    let other = *thread.process().identity.lock();
+    if !own.owns(&other) && !own.has(Capability::SysNice) {
+        return Err(Errno::EPERM);
+    }
     if mask == 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = find(call, call.int(0))?;
     thread.affinity.store(mask, Ordering::Relaxed);
     // Another thread moves when its turn ends.
     if core::ptr::eq(Arc::as_ptr(&thread), call.thread) && mask & 1 << cpu::index() == 0 {
@@ -143,8 +146,11 @@ pub fn sched_getaffinity(call: &mut Call) -> errno::Result {
     if len < 8 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    let thread = find(call, call.int(0))?;
-    let mask = thread.affinity.load(Ordering::Relaxed) & all_cpus();
+    // Process 1 is the kernel's own.
+    let mask = match call.int(0) {
+        INIT => all_cpus(),
+        tid => find(call, tid)?.affinity.load(Ordering::Relaxed) & all_cpus(),
+    };
     mm::put(call.space(), call.args[2], &mask)?;
     Ok(8)
 }

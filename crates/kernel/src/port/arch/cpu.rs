@@ -96,11 +96,17 @@ pub fn init(index: usize) -> Result<(), MissingFeatures> {
     unsafe {
         Cr0::update(|f| f.insert(Cr0Flags::WRITE_PROTECT));
         Cr4::update(|f| {
-            f.insert(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION | Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION)
+            f.insert(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION | Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION);
+            f.set(Cr4Flags::FSGSBASE, has_fsgsbase());
         });
         Efer::update(|f| f.insert(EferFlags::NO_EXECUTE_ENABLE | EferFlags::SYSTEM_CALL_EXTENSIONS));
     }
     Ok(())
+}
+
+/// Whether programs may set bases of `%fs` and `%gs` by an instruction: as CPUID tells them.
+pub fn has_fsgsbase() -> bool {
+    core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 != 0
 }
 
 /// Whether an entry of level 2 may map 1 GiB.

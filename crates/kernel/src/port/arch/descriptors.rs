@@ -18,6 +18,13 @@ unsafe extern "C" {
     fn syscall_entry();
 }
 
+const KERNEL_CS: u16 = 0x10;
+const KERNEL_SS: u16 = 0x18;
+/// `sysret` takes what follows.
+const BEFORE_USER: u16 = 0x20 | 3;
+/// No descriptor: where Linux has code of 32 bits, which does not run here.
+const NONE: Descriptor = Descriptor::UserSegment(0);
+
 /// One gate of the interrupt table.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -33,7 +40,11 @@ fn gate(vector: u64) -> Gate {
         _ => 0,
     };
     let ring: u64 = if vector == 3 || vector == 4 { 3 } else { 0 };
-    let low = (stub & 0xffff) | 0x08 << 16 | stack << 32 | (0x8e | ring << 5) << 40 | (stub >> 16 & 0xffff) << 48;
+    let low = (stub & 0xffff)
+        | u64::from(KERNEL_CS) << 16
+        | stack << 32
+        | (0x8e | ring << 5) << 40
+        | (stub >> 16 & 0xffff) << 48;
     Gate([low, stub >> 32])
 }
 
@@ -55,9 +66,11 @@ pub fn init() {
     let tss = Box::leak(tss);
     TSS[cpu::index()].store(tss, Ordering::Relaxed);
 
-    let gdt = Box::leak(Box::new(GlobalDescriptorTable::new()));
+    let gdt = Box::leak(Box::new(GlobalDescriptorTable::<9>::empty()));
+    gdt.append(NONE);
     gdt.append(Descriptor::UserSegment(DescriptorFlags::KERNEL_CODE64.bits()));
     gdt.append(Descriptor::UserSegment(DescriptorFlags::KERNEL_DATA.bits()));
+    gdt.append(NONE);
     gdt.append(Descriptor::UserSegment(DescriptorFlags::USER_DATA.bits()));
     gdt.append(Descriptor::UserSegment(DescriptorFlags::USER_CODE64.bits()));
     // SAFETY: K3: leaked, so it outlives the CPU's use of it; only
@@ -73,11 +86,11 @@ pub fn init() {
     // leads to a stub of entry.s. Setting %gs by selector would lose its base,
     // so only CS and SS are set.
     unsafe {
-        CS::set_reg(SegmentSelector(0x08));
-        SS::set_reg(SegmentSelector(0x10));
+        CS::set_reg(SegmentSelector(KERNEL_CS));
+        SS::set_reg(SegmentSelector(KERNEL_SS));
         load_tss(task);
         x86_64::instructions::tables::lidt(&pointer);
-        Star::write_raw(0x10 | 3, 0x08);
+        Star::write_raw(BEFORE_USER, KERNEL_CS);
     }
     LStar::write(VirtAddr::new(syscall_entry as *const () as u64));
     SFMask::write(

@@ -7,8 +7,8 @@
 # the CPU's block inside the kernel, the program's outside: `swapgs` on the way
 # in and out of ring 3, and nowhere else.
 
-.set USER_CS, 0x23
-.set USER_SS, 0x1b
+.set USER_CS, 0x33
+.set USER_SS, 0x2b
 
 .macro SAVE_ALL
     push rax
@@ -85,14 +85,17 @@ trap_return:
     iretq
 
 # NMI, double fault, machine check: on stacks of their own, never to return, and
-# possibly between an entry and its `swapgs`; so %gs is looked at, not assumed.
+# possibly between an entry and its `swapgs`; so %gs is looked at, not assumed. In
+# ring 3 it is the program's, which may give it any base (CR4.FSGSBASE).
 fatal_common:
     SAVE_ALL
+    test byte ptr [rsp + 416], 3
+    jnz 2f
     mov ecx, 0xc0000101
     rdmsr
     test edx, edx
     js 1f
-    swapgs
+2:  swapgs
 1:  cld
     mov rdi, rsp
     call trap_dispatch
@@ -115,13 +118,17 @@ syscall_entry:
     mov rdi, rsp
     call syscall_dispatch
     # `sysret` takes rip and rflags from rcx and r11: right if they say the same
-    # and rip is below the last user page (a `sysret` elsewhere faults in ring 0).
+    # and rip is below the last user page (a `sysret` elsewhere faults in ring 0). With
+    # TF it would trap before the program's next instruction, each time anew, and RF it
+    # does not restore.
     mov rcx, [rsp + 408]
     cmp rcx, [rsp + 272 + 12 * 8]
     jne trap_return
     mov r11, [rsp + 424]
     cmp r11, [rsp + 272 + 4 * 8]
     jne trap_return
+    test r11d, 0x10100
+    jnz trap_return
     mov rax, 0x7ffffffff000
     cmp rcx, rax
     jae trap_return

@@ -1,6 +1,6 @@
 //! Floating-point state of threads. xmm0-15 and MXCSR are in each entry's frame;
 //! here is the whole image, x87 included, kept while a thread is off its CPU.
-//! AVX stays off, and programs see that it is.
+//! AVX stays off, and programs see that it is: CPUID has no bit of it (`softfault run`).
 
 use core::arch::asm;
 use core::cell::UnsafeCell;

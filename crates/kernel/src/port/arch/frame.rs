@@ -3,10 +3,10 @@
 
 use core::fmt;
 
-/// Selector of the program's code, ring 3.
-pub const USER_CS: u64 = 0x23;
+/// Selector of the program's code, ring 3: Linux's, which programs may have built in.
+pub const USER_CS: u64 = 0x33;
 /// Selector of the program's data, ring 3.
-pub const USER_SS: u64 = 0x1b;
+pub const USER_SS: u64 = 0x2b;
 /// Flags that a program may set for itself: carry to direction, AC, ID.
 const USER_FLAGS: u64 = 0x24_0dd5;
 /// Interrupts on, and the bit that is always one.

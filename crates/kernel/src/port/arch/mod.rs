@@ -7,6 +7,7 @@ pub mod descriptors;
 pub mod fpu;
 pub mod frame;
 pub mod phys;
+pub mod segments;
 pub mod serial;
 pub mod time;
 

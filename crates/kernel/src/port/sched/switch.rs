@@ -6,8 +6,6 @@ use crate::port::boot::paging;
 use crate::port::mm::{self, Space};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
-use x86_64::VirtAddr;
-use x86_64::registers::model_specific::{FsBase, KernelGsBase};
 
 unsafe extern "C" {
     fn switch_stacks(save: *mut u64, load: u64);
@@ -47,8 +45,6 @@ fn switch_to(next: Arc<Thread>) {
     next.on_cpu.store(true, Ordering::SeqCst);
     if let Some(space) = &next.space {
         enter_space(space);
-        FsBase::write(VirtAddr::new(next.fs_base.load(Ordering::Relaxed)));
-        KernelGsBase::write(VirtAddr::new(next.gs_base.load(Ordering::Relaxed)));
         next.usage.switched_in();
     }
     if let Some(stack) = &next.stack {
@@ -59,10 +55,12 @@ fn switch_to(next: Arc<Thread>) {
         let prev = local.current();
         if prev.space.is_some() {
             prev.fpu.save();
+            prev.segments.save();
         }
         assert!(prev.stack.as_ref().is_none_or(|s| s.is_intact()), "a kernel stack ran over");
         if next.space.is_some() {
             next.fpu.restore();
+            next.segments.restore();
         }
         // SAFETY: K4: `next` is off its CPU, so its context is complete.
         let load = unsafe { *next.context.get() };

@@ -5,6 +5,7 @@
 use super::{KernelStack, Usage};
 use crate::port::arch::fpu::{Image, Saved};
 use crate::port::arch::frame::Frame;
+use crate::port::arch::segments;
 use crate::port::mm::Space;
 use alloc::sync::Arc;
 use core::any::Any;
@@ -58,10 +59,8 @@ pub struct Thread<P: ?Sized = dyn Program> {
     pub(super) on_cpu: AtomicBool,
     state: AtomicU8,
     pub(super) fpu: Saved,
-    /// Base of `%fs`: the C library's thread pointer.
-    pub fs_base: AtomicU64,
-    /// Base of the program's `%gs`.
-    pub gs_base: AtomicU64,
+    /// Its segment registers; the base of `%fs` is the C library's thread pointer.
+    pub segments: segments::Saved,
     /// CPUs it may run on, one bit each.
     pub affinity: AtomicU64,
     /// Something may wait that must be handled before the program goes on: a
@@ -94,8 +93,7 @@ impl<P> Thread<P> {
             on_cpu: AtomicBool::new(false),
             state: AtomicU8::new(RUNNING),
             fpu: Saved::new(fpu),
-            fs_base: AtomicU64::new(0),
-            gs_base: AtomicU64::new(0),
+            segments: segments::Saved::default(),
             affinity: AtomicU64::new(u64::MAX),
             attention: AtomicBool::new(true),
             usage: Usage::default(),

@@ -44,7 +44,7 @@ pub trait Generate: Send + Sync {
     }
     /// Takes what a program writes.
     fn write_at(&self, _offset: u64, _bytes: &[u8]) -> errno::Result<usize> {
-        Err(Errno::EACCES)
+        Err(Errno::EINVAL)
     }
 }
 

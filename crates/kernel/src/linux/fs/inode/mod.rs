@@ -1,9 +1,10 @@
 //! A file without its names: kind, number, mode, owner, times, links.
 //! The metadata have a spin lock of their own, held for a copy.
 //!
-//! `generated` is what a file whose content is made as it is read stands for, `names` finds
+//! `access` counts writers of a file and programs in it, `generated` is what a file whose content is made as it is read stands for, `names` finds
 //! a file by the object that it is mapped as.
 
+pub mod access;
 pub mod generated;
 pub mod names;
 
@@ -16,6 +17,7 @@ use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;
 use crate::port::sync::SpinLock;
+use access::Access;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -102,6 +104,7 @@ pub struct Inode {
     /// Its place in a mounted file system, if it is in one.
     place: Option<Place>,
     meta: SpinLock<Meta>,
+    access: Access,
     _charge: heap::Charge,
 }
 
@@ -129,7 +132,14 @@ impl Inode {
         let now = now();
         let nr_links = if matches!(body, Body::Dir) { 2 } else { 1 };
         let meta = Meta { mode, uid: 0, gid: 0, nr_links, accessed_ns: now, modified_ns: now, changed_ns: now };
-        Ok(Arc::new(Inode { number, body, place, meta: SpinLock::new(meta), _charge: charge }))
+        Ok(Arc::new(Inode {
+            number,
+            body,
+            place,
+            meta: SpinLock::new(meta),
+            access: Access::default(),
+            _charge: charge,
+        }))
     }
     /// A copy of the metadata.
     pub fn meta(&self) -> Meta {
