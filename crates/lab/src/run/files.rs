@@ -49,7 +49,25 @@ fn split(spec: &str) -> Result<(PathBuf, String), RunError> {
 /// Permissions of a file that `--file` names: a program that is named is meant to run.
 const EXECUTABLE: u32 = 0o755;
 
-fn read(argument: &str, path: &Path) -> Result<Vec<u8>, RunError> {
+/// The sizes in an archive have 32 bits, and QEMU loads none that is larger.
+const MOST_BYTES: u64 = u32::MAX as u64;
+
+/// Refuses an argument with which the files would have more than `most` bytes.
+fn check_size(argument: &str, files: &[(String, Content)], more: u64, most: u64) -> Result<(), RunError> {
+    // A header and a name of 4 KiB, at most, and the ends of both.
+    let bytes_of =
+        |content: &Content| 4608 + if let Content::File { bytes, .. } = content { bytes.len() as u64 } else { 0 };
+    let bytes: u64 = files.iter().map(|(_, content)| bytes_of(content)).sum();
+    if bytes.saturating_add(more) < most {
+        return Ok(());
+    }
+    Err(wrong(format!("{argument}: the files should have less than 4 GiB, all together")))
+}
+
+/// Reads the file that goes beside `files`.
+fn read(argument: &str, path: &Path, files: &[(String, Content)]) -> Result<Vec<u8>, RunError> {
+    let bytes = fs::metadata(path).map_or(0, |about| about.len());
+    check_size(argument, files, bytes, MOST_BYTES)?;
     fs::read(path).map_err(|e| wrong(format!("{argument}: should be a readable file: {e}")))
 }
 
@@ -70,6 +88,7 @@ impl Payload {
         let mut files = Vec::new();
         if let Some(root) = &options.root {
             let left_out = host_folder::add(&mut files, root)?;
+            check_size(&format!("--root {}", root.display()), &files, 0, MOST_BYTES)?;
             if !left_out.is_empty() {
                 eprintln!("softfault: --root {}: left out ({left_out})", root.display());
             }
@@ -80,7 +99,7 @@ impl Payload {
             if files[nr_from_root..].iter().any(|(path, _)| *path == destination) {
                 return Err(wrong(format!("--file {spec}: there should be one file only at {destination}")));
             }
-            let content = Content::File { bytes: read(&format!("--file {spec}"), &source)?, mode: EXECUTABLE };
+            let content = Content::File { bytes: read(&format!("--file {spec}"), &source, &files)?, mode: EXECUTABLE };
             match files[..nr_from_root].iter_mut().find(|(path, _)| *path == destination) {
                 Some((_, of_root)) => *of_root = content,
                 None => files.push((destination, content)),
@@ -136,7 +155,7 @@ fn add_program(files: &mut Vec<(String, Content)>, program: &Path) -> Result<Str
     if files.iter().any(|(path, _)| *path == inside) {
         return Err(wrong(format!("{name}: a file is at {inside} already; should be called by that path")));
     }
-    let bytes = read(&name, program)?;
+    let bytes = read(&name, program, files)?;
     check_program(&name, &bytes)?;
     files.push((inside.clone(), Content::File { bytes, mode: EXECUTABLE }));
     Ok(inside)
@@ -155,6 +174,17 @@ mod tests {
         assert_eq!(at("b:/"), None);
         assert_eq!(at("b:/c/"), None);
         assert_eq!(at(".."), None);
+    }
+
+    #[test]
+    fn files_that_no_archive_holds_are_refused_by_their_argument() {
+        let file = |nr_bytes| ("/a".to_string(), Content::File { bytes: vec![0; nr_bytes], mode: 0o755 });
+        assert!(check_size("--root x", &[file(1000), file(1000)], 0, 20_000).is_ok());
+        let refused = |files: &[_], more| check_size("--file x", files, more, 20_000).map_err(|e| e.to_string());
+        let why = "--file x: the files should have less than 4 GiB, all together".to_string();
+        assert_eq!(refused(&[file(10_800)], 4592), Err(why.clone()));
+        assert_eq!(refused(&[file(10_800)], 4591), Ok(()));
+        assert_eq!(refused(&[], u64::MAX), Err(why));
     }
 
     #[test]
