@@ -199,9 +199,12 @@ fn every_frame_comes_back() {
 
 #[test]
 fn out_of_memory_kills() {
-    let ran = run(&["--mem", "96M"], &compile("oom", "oom", Libc::Musl), &[]);
-    assert_eq!((ran.code, ran.output.as_str()), (128 + 9, "before\n"), "{}", ran.errors);
-    assert!(ran.errors.contains("no memory left"), "{}", ran.errors);
+    let binary = compile("oom", "oom", Libc::Musl);
+    for touches in [&[][..], &["write"], &["read"]] {
+        let ran = run(&["--mem", "96M"], &binary, touches);
+        assert_eq!((ran.code, ran.output.as_str()), (128 + 9, "before\n"), "{touches:?}: {}", ran.errors);
+        assert!(ran.errors.contains("no memory left"), "{touches:?}: {}", ran.errors);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::linux::process::stack::Inherited;
 use crate::linux::process::timer;
 use crate::linux::process::{self, Process};
 use crate::linux::signal::{self, send};
-use crate::linux::{fs, khugepaged, proc, shm, stats, terminal};
+use crate::linux::{fs, khugepaged, oom, proc, shm, stats, terminal};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::time;
 use crate::port::boot::info::Info;
@@ -132,6 +132,7 @@ pub fn start(info: &Info) {
     let params = PARAMS.call_once(|| parse(info.cmdline()));
     machine::init(info, params.tunables);
     mm::set_punch(fs::mapped::punch);
+    mm::set_find_memory(oom::find_memory);
     sched::on_alarm(timer::tick);
     khugepaged::start();
     kcompactd::start();

@@ -1,7 +1,7 @@
-//! Out of memory: a fault that finds no page ends the process that has most of the
-//! memory, and tries again.
+//! Out of memory: a fault that finds no page, of a program or of the kernel's copies for
+//! it, ends the process that has most of the memory, and tries again.
 
-use crate::linux::process::thread::Thread;
+use crate::linux::process::thread::{Task, Thread};
 use crate::linux::process::{self, Process};
 use crate::port::arch::time;
 use crate::port::console::log;
@@ -62,4 +62,14 @@ pub fn out_of_memory(thread: &Thread, address: u64) {
     if !thread.is_to_end() {
         sched::block_until(Some(time::now_ns() + PATIENCE_NS));
     }
+}
+
+/// The same for a copy that the kernel makes for the thread that runs. Returns whether to
+/// try again. A kernel thread, and a thread that is to end, have no claim to memory.
+pub fn find_memory(address: u64) -> bool {
+    let Some(thread) = sched::current().downcast::<Task>() else { return false };
+    out_of_memory(&thread, address);
+    // A wake that has come meanwhile may be for a wait around the copy: it comes again.
+    sched::wake(&thread);
+    !thread.is_to_end()
 }

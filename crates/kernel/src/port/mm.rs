@@ -74,14 +74,39 @@ fn errno_of(error: &AccessError) -> Errno {
     }
 }
 
+/// Finds memory for an access of the kernel to this address, by a program's end if need be. Returns whether to try again:
+/// not if the thread itself is to end.
+pub type FindMemory = fn(u64) -> bool;
+
+static FIND_MEMORY: Once<FindMemory> = Once::new();
+
+/// Says who finds memory for accesses of the kernel; at boot.
+pub fn set_find_memory(find: FindMemory) {
+    FIND_MEMORY.call_once(|| find);
+}
+
+/// Makes an access on the program's behalf. Where no frame is left, it waits like the program's own access. The caller
+/// holds no lock that spins.
+fn access<T>(mut attempt: impl FnMut() -> Result<T, AccessError>) -> Result<T, AccessError> {
+    loop {
+        let error = match attempt() {
+            Err(error) if error.fault == FaultError::OutOfFrames => error,
+            other => return other,
+        };
+        if !FIND_MEMORY.get().is_some_and(|find| find(error.at)) {
+            return Err(error);
+        }
+    }
+}
+
 /// Copies `into.len()` bytes from the program.
 pub fn copy_in(space: &Space, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
-    space.read(addr, into).map_err(|e| errno_of(&e))
+    access(|| space.read(addr, into)).map_err(|e| errno_of(&e))
 }
 
 /// Copies bytes to the program.
 pub fn copy_out(space: &Space, addr: u64, from: &[u8]) -> Result<(), Errno> {
-    space.write(addr, from).map_err(|e| errno_of(&e))
+    access(|| space.write(addr, from)).map_err(|e| errno_of(&e))
 }
 
 /// Bytes that were copied: fewer than `len` where the program's memory ends before that. An error if there is none.
@@ -118,7 +143,7 @@ pub fn put<T: IntoBytes + Immutable>(space: &Space, addr: u64, value: &T) -> Res
 /// Atomically replaces a word of the program's by `f` of it, unless `f` gives
 /// nothing; the word as it was.
 pub fn update(space: &Space, addr: u64, mut f: impl FnMut(u32) -> Option<u32>) -> Result<u32, Errno> {
-    space.update_u32(addr, &mut f).map_err(|e| errno_of(&e))
+    access(|| space.update_u32(addr, &mut f)).map_err(|e| errno_of(&e))
 }
 
 /// Memory that processes can share, and that the kernel reads and writes: the
