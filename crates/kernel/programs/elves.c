@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define PATH "/tmp/elves-candidate"
+#define LOADER "/tmp/elves-loader"
 extern char **environ;
 
 // A program of one page: exits with 7.
@@ -45,12 +46,16 @@ static void reset(void) {
     memcpy(image.rest, code, sizeof code);
 }
 
-static void put(const void *bytes, size_t nr, int mode) {
-    unlink(PATH);
-    int file = open(PATH, O_CREAT | O_TRUNC | O_WRONLY, 0700);
-    if (file < 0 || write(file, bytes, nr) != (ssize_t)nr) perror(PATH), exit(1);
+static void put_at(const char *path, const void *bytes, size_t nr, int mode) {
+    unlink(path);
+    int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0700);
+    if (file < 0 || write(file, bytes, nr) != (ssize_t)nr) perror(path), exit(1);
     fchmod(file, (mode_t)mode);
     close(file);
+}
+
+static void put(const void *bytes, size_t nr, int mode) {
+    put_at(PATH, bytes, nr, mode);
 }
 
 // How long a program may run that may do anything.
@@ -102,6 +107,31 @@ static void late(const char *what) {
     reset();
 }
 
+// The image is the loader of a program.
+static void loader(const char *what, size_t nr, int is_late) {
+    put_at(LOADER, &image, nr, 0700);
+    reset();
+    image.segment[1] = (Elf64_Phdr){.p_type = PT_INTERP, .p_offset = 1024, .p_filesz = sizeof LOADER, .p_memsz = sizeof LOADER};
+    image.head.e_phnum = 2, memcpy((char *)&image + 1024, LOADER, sizeof LOADER);
+    if (is_late) late(what);
+    else file(what, sizeof image);
+    unlink(LOADER);
+}
+
+static void loaders(void) {
+    image.head.e_type = ET_DYN, image.segment[0].p_vaddr = 0, image.head.e_entry -= BASE, loader("a loader", sizeof image, 0);
+    image.head.e_ident[0] = 0, loader("a loader without magic", sizeof image, 0);
+    image.head.e_machine = EM_AARCH64, loader("a loader for another machine", sizeof image, 0);
+    image.head.e_phnum = 0, loader("a loader without program headers", sizeof image, 0);
+    image.head.e_phentsize = 32, loader("a loader with odd program headers", sizeof image, 0);
+    image.head.e_type = ET_REL, loader("a loader that is an object file", sizeof image, 1);
+    image.head.e_type = ET_DYN, image.head.e_entry = 0xffffffff80000000, loader("a loader's entry in the kernel", sizeof image, 1);
+    image.head.e_type = ET_DYN, image.head.e_entry = 0x7ffffffff000, loader("a loader's entry at the end", sizeof image, 1);
+    image.head.e_type = ET_DYN, image.head.e_entry = UINT64_MAX, loader("a loader's entry that wraps around", sizeof image, 1);
+    image.head.e_type = ET_DYN, image.segment[0].p_memsz = 1ul << 50, loader("a loader of a petabyte", sizeof image, 1);
+    image.head.e_type = ET_DYN, image.segment[0].p_vaddr = 0xffff800000000000, loader("a loader in the kernel's half", sizeof image, 1);
+}
+
 static void text(const char *what, const char *content) {
     put(content, strlen(content), 0700);
     show(what, met(PATH, no_args));
@@ -134,6 +164,7 @@ static void cases(void) {
     image.head.e_entry = 0, late("an entry at nothing");
     image.segment[0].p_flags = PF_R, late("an entry that is not executable");
 
+    loaders();
     text("a script without an interpreter", "#!\n");
     text("a script with blanks for one", "#!   \n");
     text("a script whose interpreter is missing", "#!/no/such/interpreter\n");

@@ -198,16 +198,6 @@ fn every_frame_comes_back() {
 }
 
 #[test]
-fn out_of_memory_kills() {
-    let binary = compile("oom", "oom", Libc::Musl);
-    for touches in [&[][..], &["write"], &["read"]] {
-        let ran = run(&["--mem", "96M"], &binary, touches);
-        assert_eq!((ran.code, ran.output.as_str()), (128 + 9, "before\n"), "{touches:?}: {}", ran.errors);
-        assert!(ran.errors.contains("no memory left"), "{touches:?}: {}", ran.errors);
-    }
-}
-
-#[test]
 fn failures_of_the_machine_have_codes_of_their_own() {
     let binary = compile("failures", "hello", Libc::Musl);
     let cases = [

@@ -24,6 +24,17 @@ fn wild_system_calls_do_no_harm() {
     }
 }
 
+/// By the program's own accesses, and by copies that the kernel makes for it.
+#[test]
+fn out_of_memory_kills() {
+    let binary = compile("oom", "oom", Libc::Musl);
+    for touches in [&[][..], &["write"], &["read"]] {
+        let ran = run(&["--mem", "96M"], &binary, touches);
+        assert_eq!((ran.code, ran.output.as_str()), (128 + 9, "before\n"), "{touches:?}: {}", ran.errors);
+        assert!(ran.errors.contains("no memory left"), "{touches:?}: {}", ran.errors);
+    }
+}
+
 #[test]
 fn files_that_are_no_programs_are_refused_as_on_linux() {
     for libc in BOTH {

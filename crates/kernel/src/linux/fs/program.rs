@@ -49,7 +49,7 @@ impl Program {
     pub fn inode(&self) -> &Arc<Inode> {
         self.running.inode()
     }
-    /// What keeps writers away, for as long as it runs.
+    /// Keeps writers away, for as long as it runs.
     pub fn into_running(self) -> Running {
         self.running
     }
