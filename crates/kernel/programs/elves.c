@@ -100,7 +100,7 @@ static void file(const char *what, size_t nr) {
 static void late(const char *what) {
     put(&image, sizeof image, 0700);
     int how = met(PATH, no_args);
-    int refused = how == 1000 + ENOMEM || how == 1000 + EINVAL || how == 1000 + ENOEXEC || how == 2000 + SIGSEGV ||
+    int refused = how == 1000 + ENOMEM || how == 1000 + EINVAL || how == 1000 + ENOEXEC || how == 1000 + ELIBBAD || how == 2000 + SIGSEGV ||
                   how == 2000 + SIGKILL || how == 2000 + SIGBUS;
     if (refused) printf("ok %s: refused\n", what);
     else show(what, how);

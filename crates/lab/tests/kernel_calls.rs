@@ -1,7 +1,6 @@
 //! Every flag of every memory call, buffers that end in the middle, and questions about other calls and the CPU, asked on
 //! this host and on the reference kernel: `crates/kernel/programs/{memcalls,memlimits,copies,othercalls,cpucalls}.c`. The
-//! answers are the same but for the
-//! differences in the tables here, each with its reason.
+//! answers are the same but for the differences in the tables here, each with its reason.
 
 mod programs;
 

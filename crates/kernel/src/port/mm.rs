@@ -120,12 +120,12 @@ fn copied(len: usize, result: Result<(), AccessError>) -> Result<usize, Errno> {
 
 /// Copies bytes from the program as far as it has them; how many.
 pub fn copy_in_some(space: &Space, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
-    copied(into.len(), space.read(addr, into))
+    copied(into.len(), access(|| space.read(addr, into)))
 }
 
 /// Copies bytes to the program as far as it has memory for them; how many.
 pub fn copy_out_some(space: &Space, addr: u64, from: &[u8]) -> Result<usize, Errno> {
-    copied(from.len(), space.write(addr, from))
+    copied(from.len(), access(|| space.write(addr, from)))
 }
 
 /// A value of the program's.
