@@ -209,6 +209,46 @@ fn a_fork_copies_a_pinned_page_against_stores() {
     });
 }
 
+/// H5: two children want copies of their parent's page while it stores, first to the page's first word, then to its last one; the
+/// pool has one more page. Only one of them reads the page at a time: where the other one gives up, the parent would take its entry,
+/// be alone, and store beside the copy.
+#[test]
+fn two_copies_of_a_page_against_stores_of_its_owner() {
+    shuffled(400, || {
+        let vm = vm(3, NR_FRAMES, Tunables::default());
+        assert_eq!(vm.set_nr_hugepages(Order::PMD, 2), Ok(2));
+        let parent: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        parent.mmap(AT, HUGE, RW, PRIVATE | MapFlags::ANONYMOUS | MapFlags::HUGETLB).unwrap();
+        let words = [AT, AT + HUGE - 8];
+        words.iter().for_each(|at| parent.write(*at, &7_u64.to_ne_bytes()).unwrap());
+        let children = [(); 2].map(|()| -> &'static Space { Box::leak(Box::new(parent.fork().unwrap())) });
+        let begun = Arc::new(AtomicU64::new(0));
+        let is_begun = Arc::clone(&begun);
+        let copy = |child: &'static Space| -> Box<dyn FnOnce() + Send> {
+            let begun = Arc::clone(&begun);
+            Box::new(move || {
+                begun.fetch_add(1, Relaxed);
+                // Refused if the other one, or the parent, has the second page.
+                if child.write(AT + HUGE / 2, &[1]).is_ok() {
+                    assert_eq!(words.map(|at| word_at(child, at)), [7; 2], "bytes that were stored after fork(2)");
+                }
+            })
+        };
+        let store = move || {
+            while is_begun.load(Relaxed) < 2 {
+                shuttle::thread::yield_now();
+            }
+            (0..shuttle::rand::thread_rng().gen_range(0..600)).for_each(|_| shuttle::thread::yield_now());
+            words.iter().for_each(|at| parent.write(*at, &9_u64.to_ne_bytes()).unwrap());
+        };
+        run(3, vec![copy(children[0]), copy(children[1]), Box::new(store)]);
+        let spaces = [parent, children[0], children[1]];
+        vm.check(&spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        spaces.iter().for_each(|space| space.munmap(AT, HUGE).unwrap());
+        assert_eq!(free(vm), (2, 2, 0));
+    });
+}
+
 /// H11: faults get pages of a subpool with the words of their pages claimed, and others spin for these: so no get sleeps.
 #[test]
 fn h11_a_fault_gets_a_page_of_a_subpool_awake() {

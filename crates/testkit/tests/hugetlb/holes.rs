@@ -146,3 +146,22 @@ fn h11_a_hole_in_a_file_of_a_subpool() {
         });
     }
 }
+
+/// A size that ends within a page: that page keeps its promise, and those behind it do not.
+#[test]
+fn h3_a_smaller_size_within_a_page() {
+    with_pool(1, 8, |w| {
+        let file = object(w, 3);
+        map(w, AT, 3, &file, 0, MapFlags::empty()).unwrap();
+        assert_eq!(free(w), (8, 3));
+        file.set_size_bytes(HUGE + PAGE);
+        assert_eq!(free(w), (8, 2), "the page that is cut keeps its promise");
+        let others = take_the_rest(w);
+        touch(w.space, AT + HUGE).unwrap();
+        assert_eq!((touch(w.space, AT + 2 * HUGE), free(w)), (Err(FaultError::BeyondObject), (1, 1)));
+        check(w.vm, &[w.space]);
+        drop(others);
+        file.set_size_bytes(0);
+        assert_eq!(free(w), (8, 0));
+    });
+}

@@ -221,13 +221,16 @@ fn a_dropped_page_of_a_subscriber_stays_for_all() {
     });
 }
 
-/// Subscribers are told of the whole page before it goes, each space of its own place.
+/// Subscribers are told of the whole page before it goes, each space of its own place, which is no other's.
 #[test]
 fn subscribers_are_told_before_it_is_taken() {
     with_pool(1, 1, |w| {
         own(w, 1);
         let (child, second, third) = (w.space.fork().unwrap(), w.space.fork().unwrap(), w.space.fork().unwrap());
-        assert_eq!(second.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, TO), Ok(TO));
+        let beside = TO + 2 * HUGE;
+        for (space, at) in [(&child, beside), (&second, TO)] {
+            assert_eq!(space.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, at), Ok(at));
+        }
         let told = told_ranges(w);
         let subscriptions = (w.space.subscribe(), child.subscribe(), second.subscribe());
         w.space.write(AT + HUGE / 2, &[2]).unwrap();
@@ -235,8 +238,8 @@ fn subscribers_are_told_before_it_is_taken() {
         let mut ranges = std::mem::take(&mut *told.lock().unwrap());
         ranges.sort_by_key(|range| range.start);
         ranges.dedup();
-        assert_eq!(ranges, [page(AT), page(TO)]);
-        assert_eq!((load(&child, AT), load(&second, TO), load(&third, AT)), (TAKEN, TAKEN, TAKEN));
+        assert_eq!(ranges, [page(AT), page(TO), page(beside)]);
+        assert_eq!((load(&child, beside), load(&second, TO), load(&third, AT)), (TAKEN, TAKEN, TAKEN));
         check(w.vm, &[w.space, &child, &second, &third]);
         drop(subscriptions);
     });
