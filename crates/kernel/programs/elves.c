@@ -209,6 +209,15 @@ static void random_case(void) {
     met(PATH, no_args);
 }
 
+/* A case may read from a large hole in its program. The huge page of zeroes that is made then stays, so it is made first. */
+static void make_huge_zero_page(void) {
+    char *memory = mmap(0, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    char *whole = (char *)(((unsigned long)memory + (2 << 20) - 1) & ~((2ul << 20) - 1));
+    (void)*(volatile char *)whole;
+    munmap(memory, 4 << 20);
+}
+
 int main(int argc, char **argv) {
     reset();
     if (argc < 3) {
@@ -218,6 +227,7 @@ int main(int argc, char **argv) {
     }
     patience_us = 100000;
     random_case();
+    make_huge_zero_page();
     unsigned long before = free_bytes();
     for (uint64_t i = 0, nr = strtoul(argv[2], 0, 0); i < nr; i++) {
         state = strtoul(argv[1], 0, 0) * 1000003 + i;
