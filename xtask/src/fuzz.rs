@@ -70,8 +70,7 @@ fn runner(arguments: &str) -> Line {
 
 /// Builds the target with libFuzzer.
 fn built(target: &str) -> Result<PathBuf, String> {
-    let version = shell::output_of(&Line::new("rustc", "-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
+    let host = shell::host_triple()?;
     // With a target, the flags are not for build scripts.
     let build = format!("build --release --target {host} --bin {target}");
     shell::run(&shell::cargo(&build).within("fuzz").with("RUSTFLAGS", RUSTFLAGS))?;

@@ -16,6 +16,7 @@
 //! | `publish.rs` | `package`: checks that the library's package is complete |
 //! | `shell.rs` | runs other programs |
 //! | `suites.rs` | `test`, `models`: the tests and model checks of the gate |
+//! | `tsan.rs` | `tsan`: programs with threads under ThreadSanitizer |
 
 mod check;
 mod clients;
@@ -32,6 +33,7 @@ mod readme;
 mod room;
 mod shell;
 mod suites;
+mod tsan;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -64,6 +66,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run small tests under Miri, which a nightly toolchain has
     Miri(miri::Options),
+    /// Run programs with threads under ThreadSanitizer, with a nightly toolchain; it builds the standard library anew
+    Tsan,
     /// Check that the library's package is complete and builds
     Package,
     /// Run the experiments and write docs/measurements.md from their output
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::CompareBuilds(options) => compare_builds::run(&options),
         Task::Miri(options) => miri::run(&options),
+        Task::Tsan => tsan::run(),
         Task::Package => publish::check(),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),

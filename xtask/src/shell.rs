@@ -103,6 +103,13 @@ pub fn output_of(line: &Line) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The target that the compiler builds for when none is named.
+pub fn host_triple() -> Result<String, String> {
+    let version = output_of(&Line::new("rustc", "-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
+    Ok(host.into())
+}
+
 /// The project's files: those that git knows and those that it would not ignore.
 pub fn project_files() -> Result<Vec<String>, String> {
     let listed = output_of(&Line::new("git", "ls-files --cached --others --exclude-standard"))?;
