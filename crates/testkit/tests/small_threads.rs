@@ -242,10 +242,22 @@ fn stores_meet_holes_and_sizes() {
 #[test]
 #[ignore = "a race on purpose, which Miri and ThreadSanitizer must report"]
 fn a_planted_race_is_reported() {
+    // Between the barriers neither CPU gives anything to the other one, so nothing orders the two in any schedule. With one
+    // barrier a CPU that wakes late would take its lock after the other one, which has come to it again.
+    let [before, after] = [(); 2].map(|()| std::sync::Barrier::new(2));
+    let between = |access: &dyn Fn()| {
+        before.wait();
+        access();
+        after.wait();
+    };
     let plain = |play: &Play<'_>| {
         let frame = play.space.translate_at_rest(play.private).unwrap().pfn;
         // SAFETY: I1: in the frame. Not I6: that is what the tools are asked about.
         unsafe { play.vm.machine().frame_ptr(frame).write(7) };
     };
-    play([&|play, _| plain(play), &|play, _| play.space.write(play.private, &[1; 8]).unwrap(), &|_, _| ()]);
+    play([
+        &|play, _| between(&|| plain(play)),
+        &|play, _| between(&|| play.space.write(play.private, &[1; 8]).unwrap()),
+        &|_, _| (),
+    ]);
 }
