@@ -194,6 +194,8 @@ calls! {
     Yes "SharedObject::nr_mapped_pages": |s| _ = s.object.nr_mapped_pages();
     Yes "SharedObject::nr_writable_pages": |s| _ = s.object.nr_writable_pages();
     Yes "SharedObject::object_page_state": |s| _ = s.object.object_page_state(0);
+    Yes "SharedObject::object_page_in_transit": |s| _ = s.object.object_page_in_transit(0);
+    Yes "SharedObject::nr_late_calls": |s| _ = s.object.nr_late_calls();
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
     No "HugetlbSubpool::new_object": |s| drop(s.subpool.new_object(0));
@@ -250,4 +252,5 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::take_all", "sets memory's state, at rest"),
     ("Vm::empty_caches", "sets memory's state, at rest"),
     ("Vm::check_summaries_at_rest", "sets memory's state, at rest"),
+    ("Vm::nr_reserve_pages_in", "reads the reserve, at rest"),
 ];
