@@ -1,5 +1,5 @@
 //! Calls of the machine's methods that name memory, which are `unsafe`, and of those that ask for, or tell of, its bytes: all of
-//! them are here, and are called by their path, `ask::fill`. So a lint finds each place that has to be in `docs/late.md`.
+//! them are here, and are called by their path, `ask::fill`. So a lint of the repository finds each late call.
 //!
 //! Each function passes the call on. The core's own types, and its invariants about who owns a frame, are the proof; a caller
 //! outside the core has neither, and needs `unsafe`:
