@@ -4,7 +4,7 @@
 mod common;
 
 use common::objects::{Object, orders};
-use common::plain::{EndsKept, GoesOn, OLD, Plain, REMOVALS, REMOVED, plain, plain_of};
+use common::plain::{EndsKept, GoesOn, OLD, Plain, REMOVALS, REMOVED, Remove, plain, plain_of};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{Advice, CpuId, Event, Vm};
@@ -19,12 +19,18 @@ fn on_cpu<T>(vm: &Vm<Hosted>, cpu: u16, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// The first removal waits for the call. The second finds no page, and waits, too; one of other pages does not.
+/// Removals that end, or begin, within the page.
+const OF_A_PART: [Remove; 2] =
+    [|_, _, object| object.set_size_bytes(START + 100), |_, _, object| object.zero(START + 100..START + 200).unwrap()];
+
+/// The first removal waits for the call. The second finds no page, and waits, too; one of other pages does not, nor does a larger size.
 #[test]
 fn a_second_removal_waits_for_the_call() {
-    let pairs = (0..REMOVALS.len()).flat_map(|i| (0..REMOVALS.len()).map(move |j| (i, j)));
-    // Beyond a smaller size `zero` has nothing to do.
-    for (first, second) in pairs.filter(|pair| *pair != (0, 2)).map(|(i, j)| (REMOVALS[i], REMOVALS[j])) {
+    let seconds = || REMOVALS.into_iter().chain(OF_A_PART).enumerate();
+    let pairs = REMOVALS.into_iter().enumerate().flat_map(|first| seconds().map(move |second| (first, second)));
+    // Beyond a smaller size `zero` has nothing to do, and a part of the page is a larger size.
+    let pairs = pairs.filter(|((i, _), (j, _))| *i > 0 || [0, 1, 3].contains(j));
+    for ((_, first), (_, second)) in pairs {
         in_setup(Setup::PLAIN, 4, 16 << 20, |w| {
             let (space, (storage, object)) = (w.space, plain(w, REMOVED));
             let nr_waits = || w.vm.event(Event::Waited);
@@ -39,6 +45,7 @@ fn a_second_removal_waits_for_the_call() {
                 wait_until(|| nr_waits() > before || another.is_finished());
                 assert!(!another.is_finished(), "the machine is in the call");
                 object.discard(2..4);
+                object.set_size_bytes(5 * PAGE);
                 storage.may_go_on.store(true, SeqCst);
                 assert_eq!(writer.join().unwrap(), Ok(()));
                 remover.join().unwrap();

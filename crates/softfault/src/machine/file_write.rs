@@ -14,7 +14,7 @@ use crate::space::vma::ObjectId;
 ///
 /// # Removals
 ///
-/// A smaller size, [`discard`](crate::SharedObject::discard), [`zero`](crate::SharedObject::zero) and
+/// A smaller or equal size, [`discard`](crate::SharedObject::discard), [`zero`](crate::SharedObject::zero) and
 /// [`ObjectHole::discard`](super::ObjectHole::discard) wait for a call of [`Machine::write_back`](super::Machine::write_back) that writes a folio which
 /// they have removed. So the machine takes no lock in `write_back` that is held around one of them, and waits there for nobody
 /// who makes one. When one of them has returned, no call for the folios that it removed is in progress, and none begins. Only

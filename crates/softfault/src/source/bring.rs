@@ -10,7 +10,7 @@ use super::slot::ObjectPage;
 use super::transit::NotRead;
 use super::write_error::ObjectWriteError;
 use super::zero::IsAway;
-use crate::addr::PAGE_SIZE;
+use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -45,7 +45,8 @@ impl<M: Machine> Vm<M> {
         transit.read_in().map_err(|NotRead| ObjectWriteError::NotRead)
     }
 
-    /// Zeroes bytes of one page. Then waits for the machine's call that writes it, if there is one.
+    /// Zeroes bytes of one page. Then waits for the machine's call that writes it, if there is one, also if a removal has taken the page
+    /// out during the call.
     ///
     /// # Errors
     ///
@@ -57,8 +58,14 @@ impl<M: Machine> Vm<M> {
                 Err(IsAway) => self.object_bring(id, bytes.start / PAGE_SIZE)?,
             }
         };
+        // After the look at the page: a removal counts before it empties the place.
+        let page = bytes.start / PAGE_SIZE;
+        let earlier = self.late_calls_of(id, ObjectPages { start: page, end: page + 1 });
         if let Some(called) = called {
             self.wait_for_call(id, called);
+        }
+        if let Some(before) = earlier {
+            self.wait_for_calls_since(id, before);
         }
         Ok(())
     }

@@ -49,8 +49,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// [`BeyondObject`](crate::FaultError::BeyondObject).
     ///
     /// Subscribers of spaces that map the pages are told, so the caller must hold no lock that is
-    /// taken in [`Machine::notify`], and none that is taken in [`Machine::write_back`]: a smaller size waits for a call of the latter
-    /// that writes one of the pages, one that an earlier removal has taken out and waits for, or the page of which it zeroes the end. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
+    /// taken in [`Machine::notify`], and none that is taken in [`Machine::write_back`]: a size that is not larger waits for a call of the latter
+    /// that writes one of the pages, one that an earlier removal has taken out and waits for, or the page of which it zeroes the end. A larger
+    /// size waits for none, so it comes when a smaller one has returned: else that may have a call yet. Accesses to a page that is being removed wait. A smaller size waits for a fork(2) that has
     /// copied a private mapping of the object beside another one, until it has copied it again.
     pub fn set_size_bytes(&self, size_bytes: u64) {
         self.vm.call();
@@ -66,7 +67,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Zeroes bytes: whole pages as [`discard`](Self::discard) does, about which see there; the ends in place, after which it
-    /// waits for a call of [`Machine::write_back`] that writes one of the two, too.
+    /// waits for a call of [`Machine::write_back`] that writes one of the two, or what a removal has taken out there, too.
     ///
     /// # Errors
     ///

@@ -50,13 +50,12 @@ impl AwaitedCalls {
     }
 
     pub(crate) fn add_zeroed(&mut self, called: Option<CalledFolio>) {
-        if called.is_none() || self.zeroed.contains(&called) {
-            return;
-        }
-        let place = self.zeroed.iter_mut().find(|place| place.is_none());
+        let Some(called) = called else { return };
+        // A smaller size zeroes the end of a page, and then the pages behind it of the same folio.
+        let place = self.zeroed.iter_mut().find(|place| place.is_none_or(|there| there.head == called.head));
         debug_assert!(place.is_some(), "I56: a range has two ends");
         if let Some(place) = place {
-            *place = called;
+            *place = Some(called);
         }
     }
 }
@@ -72,13 +71,17 @@ enum CallNow {
 }
 
 impl<M: Machine> Links<M> {
-    /// Begins to remove pages: notes whether calls last for pages that earlier removals have taken out. The caller holds `resize`.
+    /// Begins to remove pages: notes whether calls last for pages that earlier removals have taken out.
     pub(crate) fn begin_to_await(&self, id: ObjectId, pages: ObjectPages) -> AwaitedCalls {
+        AwaitedCalls { earlier: self.late_calls_of(id, pages), taken_out: FrameList::EMPTY, zeroed: [None; 2] }
+    }
+
+    /// `calls`, if some last for pages that removals have taken out. The number comes first: while one lasts the pages only become more.
+    pub(super) fn late_calls_of(&self, id: ObjectId, pages: ObjectPages) -> Option<u64> {
         let late = &self.object(id).late_calls;
         let seen = late.calls.load(Ordering::Acquire);
         let is_one_of_these = pages.start < late.end_page.get() && late.first_page.get() < pages.end;
-        let earlier = (seen & NUMBER != 0 && is_one_of_these).then_some(seen);
-        AwaitedCalls { earlier, taken_out: FrameList::EMPTY, zeroed: [None; 2] }
+        (seen & NUMBER != 0 && is_one_of_these).then_some(seen)
     }
 
     /// A folio of these pages is about to leave its object: if the machine is being asked to write it, or may be yet, nobody asks for
@@ -121,7 +124,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// While there is one nobody claims another call, save who was about to: so there is none before long.
-    fn wait_for_calls_since(&self, id: ObjectId, before: u64) {
+    pub(super) fn wait_for_calls_since(&self, id: ObjectId, before: u64) {
         let calls = &self.object(id).late_calls.calls;
         loop {
             let seen = calls.load(Ordering::Acquire);

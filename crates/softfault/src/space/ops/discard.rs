@@ -47,10 +47,13 @@ impl<M: Machine> Vm<M> {
         let old_bytes = data.size_bytes.get();
         // To the end of all pages: folios may reach beyond the old size, too.
         let beyond = ObjectPages::from(size_bytes.min(old_bytes).div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
-        let mut awaited = self.begin_to_await(id, beyond);
+        // Of these, and of the page of which a part stays. The same size waits, too: it may be a second removal.
+        let mut awaited = self.begin_to_await(id, ObjectPages { start: size_bytes / PAGE_SIZE, ..ObjectPages::ALL });
         if size_bytes > old_bytes {
-            self.grow_from(id, old_bytes, size_bytes);
-        } else if size_bytes < old_bytes {
+            // No removal.
+            return self.grow_from(id, old_bytes, size_bytes);
+        }
+        if size_bytes < old_bytes {
             data.size_bytes.store(size_bytes, Ordering::Release);
             // After the size, before the walk over mappings: see `fork`.
             data.nr_cuts.fetch_add(1, Ordering::AcqRel);
@@ -84,7 +87,8 @@ impl<M: Machine> Vm<M> {
 
     /// Makes the object larger. The caller holds `resize`.
     fn grow_from(&self, id: ObjectId, old_bytes: u64, size_bytes: u64) {
-        // A mapping may have written past the old end, in its last page. No call that writes that has bytes behind the end.
+        // A mapping may have written past the old end, in its last page. No call has bytes behind the end, save one for which a
+        // removal waits. Then the folio is dirty, or its place empty: the caller makes the object larger when the removal has returned.
         let _ = self.zero_to_the_end(id, old_bytes);
         self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
         self.object(id).size_bytes.store(size_bytes, Ordering::Release);
