@@ -45,15 +45,15 @@ impl<M: Machine> Vm<M> {
         let foreign = self.foreign_frames_of(id);
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
-        // To the end of all pages: folios may reach beyond the old size, too.
-        let beyond = ObjectPages::from(size_bytes.min(old_bytes).div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
-        // Of these, and of the page of which a part stays. The same size waits, too: it may be a second removal.
-        let mut awaited = self.begin_to_await(id, ObjectPages { start: size_bytes / PAGE_SIZE, ..ObjectPages::ALL });
         if size_bytes > old_bytes {
-            // No removal.
+            // No removal, so it waits for no call.
             return self.grow_from(id, old_bytes, size_bytes);
         }
+        // Of the page of which a part stays, too. The same size waits as well: it may be a second removal.
+        let mut awaited = self.begin_to_await(id, ObjectPages { start: size_bytes / PAGE_SIZE, ..ObjectPages::ALL });
         if size_bytes < old_bytes {
+            // To the end of all pages: folios may reach beyond the old size, too.
+            let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
             data.size_bytes.store(size_bytes, Ordering::Release);
             // After the size, before the walk over mappings: see `fork`.
             data.nr_cuts.fetch_add(1, Ordering::AcqRel);
