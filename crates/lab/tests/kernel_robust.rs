@@ -33,6 +33,10 @@ fn out_of_memory_kills() {
         assert_eq!((ran.code, ran.output.as_str()), (128 + 9, "before\n"), "{touches:?}: {}", ran.errors);
         assert!(ran.errors.contains("no memory left"), "{touches:?}: {}", ran.errors);
     }
+    // One CPU, which a copy that waits leaves to those that are to end.
+    let ran = run(&["--mem", "96M", "--cpus", "1", "--verbose"], &binary, &["children"]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "before\nread\n"), "{}", ran.errors);
+    assert!(ran.errors.matches("no memory left").count() >= 2, "{}", ran.errors);
 }
 
 #[test]

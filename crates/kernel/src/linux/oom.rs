@@ -16,6 +16,10 @@ use linux_raw_sys::general::SIGKILL;
 /// for another to end.
 const PATIENCE_NS: u64 = 2_000_000;
 
+/// So many tries of one copy without memory, and another process is to end: the one that is dying may wait for a lock that
+/// the copy's caller holds. In the end that is the caller itself, and its copy fails.
+const MOST_TRIES: u32 = 250;
+
 /// The value of [`Process::oom_score_adj`] that keeps a process from being chosen.
 const NEVER: i32 = -1000;
 
@@ -50,25 +54,32 @@ fn is_one_dying() -> bool {
 /// A fault of `thread` at `address` found no frame. Comes back when it makes
 /// sense to try again, or when the thread is to end.
 pub fn out_of_memory(thread: &Thread, address: u64) {
+    wait_for_memory(thread, address, !is_one_dying());
+}
+
+fn wait_for_memory(thread: &Thread, address: u64, ends_one: bool) {
     if thread.is_to_end() {
         return;
     }
-    if !is_one_dying() {
+    if ends_one {
         let (victim, pages) = largest(thread);
         let (name, pid) = (victim.name(), victim.pid);
         log!("{name}[{pid}]: killed with {} KiB: no memory left for {address:#x}", pages * 4);
         victim.begin_end(End::Signal(SIGKILL as u8));
     }
-    if !thread.is_to_end() {
-        sched::block_until(Some(time::now_ns() + PATIENCE_NS));
+    // A wake that came before ends a wait at once: only the next one lets others run.
+    let until = time::now_ns() + PATIENCE_NS;
+    while !thread.is_to_end() && is_one_dying() && time::now_ns() < until {
+        sched::block_until(Some(until));
     }
 }
 
-/// The same for a copy that the kernel makes for the thread that runs. Returns whether to
-/// try again. A kernel thread, and a thread that is to end, have no claim to memory.
-pub fn find_memory(address: u64) -> bool {
+/// The same for a copy that the kernel makes for the thread that runs, and that has failed so many times before. Returns
+/// whether to try again. A kernel thread, and a thread that is to end, have no claim to memory.
+pub fn find_memory(address: u64, nr_tries: u32) -> bool {
     let Some(thread) = sched::current().downcast::<Task>() else { return false };
-    out_of_memory(&thread, address);
+    let is_stuck = nr_tries > 0 && nr_tries.is_multiple_of(MOST_TRIES);
+    wait_for_memory(&thread, address, is_stuck || !is_one_dying());
     // A wake that has come meanwhile may be for a wait around the copy: it comes again.
     sched::wake(&thread);
     !thread.is_to_end()

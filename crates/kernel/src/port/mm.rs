@@ -74,9 +74,9 @@ fn errno_of(error: &AccessError) -> Errno {
     }
 }
 
-/// Finds memory for an access of the kernel to this address, by a program's end if need be. Returns whether to try again:
-/// not if the thread itself is to end.
-pub type FindMemory = fn(u64) -> bool;
+/// Finds memory for an access of the kernel to this address, which has failed so many times before, by a program's end if need
+/// be. Returns whether to try again: not if the thread itself is to end.
+pub type FindMemory = fn(u64, u32) -> bool;
 
 static FIND_MEMORY: Once<FindMemory> = Once::new();
 
@@ -88,14 +88,16 @@ pub fn set_find_memory(find: FindMemory) {
 /// Makes an access on the program's behalf. Where no frame is left, it waits like the program's own access. The caller
 /// holds no lock that spins.
 fn access<T>(mut attempt: impl FnMut() -> Result<T, AccessError>) -> Result<T, AccessError> {
+    let mut nr_tries = 0_u32;
     loop {
         let error = match attempt() {
             Err(error) if error.fault == FaultError::OutOfFrames => error,
             other => return other,
         };
-        if !FIND_MEMORY.get().is_some_and(|find| find(error.at)) {
+        if !FIND_MEMORY.get().is_some_and(|find| find(error.at, nr_tries)) {
             return Err(error);
         }
+        nr_tries = nr_tries.wrapping_add(1);
     }
 }
 

@@ -162,7 +162,7 @@ pub fn utime(call: &mut Call) -> errno::Result {
     set_times(&*resolve(call, From::Cwd, 0, Follow::Last)?.found()?, times[0], times[1])
 }
 
-/// The same of a file that this call has not opened; ETXTBSY of a program that runs.
+/// Makes a file that long for a caller who does not write it otherwise; ETXTBSY of a program that runs.
 pub fn set_size_by_name(inode: &Arc<Inode>, size: u64) -> errno::Result {
     inode.content()?;
     let _writing = Writing::of(inode)?;

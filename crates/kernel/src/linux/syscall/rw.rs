@@ -223,6 +223,9 @@ pub fn copy_file_range(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let done = copy(call, &from, start, &to, Some(to_start), len)?;
+    if done == 0 {
+        return Ok(0);
+    }
     // The second moves even if the first cannot be stored.
     let moved = set_position(call, &from, from_at, start + done);
     set_position(call, &to, to_at, to_start + done).and(moved)?;

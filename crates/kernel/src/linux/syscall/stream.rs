@@ -23,8 +23,8 @@ pub fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) 
     settle(done, result)
 }
 
-/// Writes the next part wholly, or none of it if not all of it can be read from the program. As on Linux a pipe without
-/// readers, or without room, is told of before that.
+/// Writes the next part: piece by piece, each wholly or, if not all of it can be read from the program, not at all. As on Linux
+/// a pipe without readers, or without room, is told of before that.
 fn write_part(call: &Call, open: &Open, writer: &Writer, from: &mut Memory, done: &mut u64) -> errno::Result<()> {
     let is_interrupted = || call.thread.is_interrupted();
     let next = open.retry(is_interrupted, || writer.next(from.left() as usize, *done == 0))?;

@@ -209,6 +209,10 @@ fn read_file(call: &Call, open: &Open, to: &mut Memory, start: u64) -> errno::Re
                 Ok(nr) => done += nr as u64,
                 Err(errno) => return settle(done, Err(errno)),
             }
+            // A part of a piece: the next one would be put where the rest belongs.
+            if done % TURN_BYTES > 0 {
+                break;
+            }
             mailbox::poll();
         }
         return Ok(done);

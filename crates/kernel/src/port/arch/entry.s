@@ -5,7 +5,7 @@
 #
 # xmm0-15 are saved at each entry because compiled kernel code uses them. %gs is
 # the CPU's block inside the kernel, the program's outside: `swapgs` on the way
-# in and out of ring 3, and nowhere else.
+# in and out of ring 3, and around the change of a thread's bases (segments.rs).
 
 .set USER_CS, 0x33
 .set USER_SS, 0x2b
