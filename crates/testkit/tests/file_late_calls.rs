@@ -119,6 +119,27 @@ fn zeroes_wait_for_the_call_that_writes_their_page() {
     }
 }
 
+/// Another removal takes out the folio of which a part was zeroed. Both wait for the call.
+#[test]
+fn zeroes_wait_though_their_folio_leaves() {
+    in_setup(Setup::PLAIN, 4, 16 << 20, |w| {
+        let (storage, object) = plain(w, REMOVED);
+        let nr_waits = || w.vm.event(Event::Waited);
+        thread::scope(|scope| {
+            let _goes_on = GoesOn(&storage);
+            scope.spawn(|| on_cpu(w.vm, 1, || object.write_back(ALL)));
+            wait_until(|| storage.is_in_call.load(SeqCst));
+            let zero = scope.spawn(|| on_cpu(w.vm, 2, || object.zero(START..START + 100)));
+            wait_until(|| nr_waits() > 0);
+            let removal = scope.spawn(|| on_cpu(w.vm, 3, || object.discard(REMOVED..REMOVED + 1)));
+            // It waits, and has woken the other one, which waits again.
+            wait_until(|| nr_waits() >= 3 || zero.is_finished());
+            assert!(!zero.is_finished() && !removal.is_finished(), "the machine is in the call");
+        });
+        check(w.vm, &[w.space]);
+    });
+}
+
 /// The call ends, and the write goes on: nobody waits for that.
 #[test]
 fn zeroes_do_not_wait_for_a_write_that_goes_on() {
