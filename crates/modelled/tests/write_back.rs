@@ -8,7 +8,6 @@ use common::pager::{self, Pager};
 use common::{Modelled, RW, World, be, beside_pagers, explore, files, let_parks_block, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, FileId, MapFlags, ObjectPart, Order, SharedObject, Term};
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Object = SharedObject<'static, Modelled>;
@@ -16,8 +15,6 @@ type Object = SharedObject<'static, Modelled>;
 const PAGE: u64 = 4096;
 /// Where the object is mapped.
 const AT: u64 = 4;
-/// The byte that pages have which are removed.
-const OLD: u8 = 7;
 /// The byte that is stored to page 1.
 const NEW: u8 = 9;
 
@@ -60,13 +57,9 @@ fn store(w: World) {
     w.space.write((AT + 1) * PAGE, &[NEW]).unwrap();
 }
 
-fn write_back(object: &Object) {
-    write_back_of(object, 0..2);
-}
-
 /// Where memory fails, stores may have been lost with it, of which one call is told.
-fn write_back_of(object: &Object, pages: Range<u64>) {
-    let done = object.write_back(pages);
+fn write_back(object: &Object) {
+    let done = object.write_back(0..2);
     assert!(done.is_ok() || pager::here() == Some(Pager::Fails), "{done:?}");
 }
 
@@ -151,138 +144,6 @@ fn a_write_against_a_discard() {
         run(vec![Box::new(move || write_back(object)), Box::new(move || object.discard(0..2))]);
         w.check(&[]);
         assert_eq!(object.nr_resident_pages(), 0);
-    });
-}
-
-/// A file of three pages, mapped. Two have stores.
-fn three_pages(least: Order) -> (World, &'static Object) {
-    let w = World::new(FaultLocking::Lockfree, 0, 1);
-    w.touch(0);
-    let orders = FolioOrders::new(least, least).unwrap();
-    let object: &Object = Box::leak(Box::new(w.vm.new_file_object(3 * PAGE, orders, FileId(0)).unwrap()));
-    let flags = MapFlags::SHARED | MapFlags::FIXED;
-    w.space.mmap_object(AT * PAGE, 3 * PAGE, RW, flags, ObjectPart::new(object)).unwrap();
-    (AT + 1..AT + 3).for_each(|page| w.space.write(page * PAGE, &[OLD]).unwrap());
-    be(0);
-    (w, object)
-}
-
-fn write_both(object: &Object) {
-    write_back_of(object, 1..3);
-}
-
-fn make_a_hole(object: &Object) {
-    object.discard(1..2);
-    files::note_removed(1, OLD);
-}
-
-fn cut(object: &Object) {
-    object.set_size_bytes(2 * PAGE);
-    files::note_removed(2, OLD);
-}
-
-/// Within the folio of two pages.
-fn cut_a_folio(object: &Object) {
-    object.set_size_bytes(PAGE);
-    [1, 2].iter().for_each(|page| files::note_removed(*page, OLD));
-}
-
-/// Of its page the first byte alone is looked at.
-fn zero_a_part(object: &Object) {
-    object.zero(PAGE..PAGE + 8).unwrap();
-    files::note_removed(1, OLD);
-}
-
-/// Takes out all of the folio of two pages.
-fn remove_a_folio(object: &Object) {
-    object.discard(0..2);
-    files::note_removed(1, OLD);
-}
-
-/// The file gets what is stored after the removals, and keeps it.
-fn is_removed(w: World, object: &Object) {
-    w.check(&[]);
-    object.set_size_bytes(3 * PAGE);
-    object.write(PAGE, &[NEW; 2 * PAGE as usize]).unwrap();
-    write_both(object);
-    assert_eq!([1, 2].map(files::written), [Some(NEW); 2]);
-    w.check(&[]);
-}
-
-fn removal_against(preemptions: usize, actors: &'static [fn(&Object)]) {
-    removal_of(Order::BASE, preemptions, actors);
-}
-
-fn removal_of(least: Order, preemptions: usize, actors: &'static [fn(&Object)]) {
-    let_parks_block();
-    explore(preemptions, move || {
-        let (w, object) = three_pages(least);
-        let act = |i: usize| {
-            move || {
-                // The third is the CPU that waits for the others.
-                if i == 2 {
-                    be(0);
-                }
-                actors[i](object);
-            }
-        };
-        run((0..actors.len()).map(|i| Box::new(act(i)) as Box<dyn FnOnce() + Send>).collect());
-        make_a_hole(object);
-        cut(object);
-        is_removed(w, object);
-    });
-}
-
-/// The machine is asked for one folio after the other. A folio that was begun and then taken out is not asked for, and a removal
-/// during the call returns after it.
-#[test]
-fn a_removal_against_a_batch() {
-    removal_against(2, &[write_both, make_a_hole]);
-    removal_against(2, &[write_both, cut]);
-}
-
-#[test]
-fn a_removal_against_a_batch_and_another() {
-    removal_against(1, &[write_both, make_a_hole, cut]);
-}
-
-/// The second finds no page, and waits for the call for what the first has taken out.
-#[test]
-fn two_removals_against_a_batch() {
-    removal_against(1, &[write_both, make_a_hole, make_a_hole]);
-    removal_against(1, &[write_both, cut, cut]);
-}
-
-/// The folio stays whole, and the page is zeroed: the call has the zeroes, or is waited for.
-#[test]
-fn zeroes_against_a_write() {
-    removal_of(Order(1), 2, &[write_both, make_a_hole]);
-    removal_of(Order(1), 2, &[write_both, cut_a_folio]);
-    removal_against(2, &[write_both, zero_a_part]);
-}
-
-/// Another removal takes out the folio of which a page is zeroed.
-#[test]
-fn zeroes_against_a_write_and_a_removal() {
-    removal_of(Order(1), 1, &[write_both, make_a_hole, remove_a_folio]);
-}
-
-/// While a removal waits for the call, the page is stored to and written: the machine is asked for that after the call.
-#[test]
-fn a_store_beside_a_removal_against_a_batch() {
-    let_parks_block();
-    explore(1, || {
-        let (w, object) = three_pages(Order::BASE);
-        let store = move || {
-            // The CPU that waits for the others.
-            be(0);
-            object.write(PAGE, &[NEW]).unwrap();
-            object.write_back(1..2).unwrap();
-        };
-        run(vec![Box::new(move || write_both(object)), Box::new(move || make_a_hole(object)), Box::new(store)]);
-        w.check(&[]);
-        let is_hole = byte(object, PAGE) != NEW;
-        assert!(is_hole || files::written(1) == Some(NEW), "older bytes came after it");
     });
 }
 
@@ -382,5 +243,4 @@ beside_pagers![
     a_write_against_the_handle,
     a_write_against_a_store_and_an_unmapping,
     a_write_against_a_discard,
-    a_removal_against_a_batch,
 ];

@@ -10,6 +10,7 @@ use softfault_modelled::{FileFill, FileId, FileWrite, Filling, FrameRange, HoleR
 use softfault_modelled::{StoreRefused, SwapError, Vm, Writing};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const NR_FRAMES: u64 = 48;
 /// Beside a pager: with those that the swap area takes.
@@ -72,6 +73,7 @@ pub fn use_cpus(nr_cpus: usize) {
 std::thread_local! {
     static SLOW_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
     static SMALL_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
+    static SLEEPS: Cell<Option<(CpuId, &'static AtomicBool)>> = const { Cell::new(None) };
 }
 
 std::thread_local! {
@@ -114,6 +116,7 @@ pub(super) fn reset() {
     for range in Modelled.frames() {
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
+        SLEEPS.set(None);
     }
 }
 
@@ -131,6 +134,11 @@ pub fn let_copies_fail(they_do: bool) {
 /// for ever, which ends the model.
 pub fn let_parks_block() {
     PARKS_BLOCK.set(true);
+}
+
+/// Whoever wakes this CPU, it goes on when that has happened. In this execution.
+pub fn let_sleep(cpu: u16, until: &'static AtomicBool) {
+    SLEEPS.set(Some((CpuId(cpu), until)));
 }
 
 /// From now on worlds of this test read so many bytes of a file ahead.
@@ -293,6 +301,9 @@ unsafe impl Machine for Modelled {
     fn park(&self, word: &Word, expected: u64) {
         loom::thread::yield_now();
         while PARKS_BLOCK.get() && word.load(softfault_modelled::sync::Ordering::Acquire) == expected {
+            loom::thread::yield_now();
+        }
+        while SLEEPS.get().is_some_and(|(cpu, until)| cpu == self.this_cpu() && !until.load(Ordering::Relaxed)) {
             loom::thread::yield_now();
         }
     }

@@ -11,8 +11,8 @@ mod schedules;
 
 pub use machine::{
     Modelled, NR_CPUS, NR_FRAMES, SECTION, arena_frames, device_store, let_copies_fail,
-    let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail, let_shootdowns_wait, on_notice, read_ahead,
-    small_pages_on, use_blocks, use_cpus, use_section, use_swap, use_three_whole_blocks, use_whole_block,
+    let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail, let_shootdowns_wait, let_sleep, on_notice,
+    read_ahead, small_pages_on, use_blocks, use_cpus, use_section, use_swap, use_three_whole_blocks, use_whole_block,
 };
 pub use schedules::{be, explore, run};
 

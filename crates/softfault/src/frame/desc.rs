@@ -3,7 +3,7 @@
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
 //!        of an object's page: order 8..13 in place of maps | UPTODATE 13 | LOCKED 14 | WAITERS 15 |
-//!        WRITEBACK 16: see `folio_lock.rs` | TOUCHED 17 | ASKING 18 | AWAITED 19: see `write_back.rs`
+//!        WRITEBACK 16: see `folio_lock.rs` | TOUCHED 17 | ASKING 18 | AWAITED 19 | calls 20..36: see `write_back.rs`
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64

@@ -133,7 +133,7 @@ pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
 pub(crate) use tail_descs::nr_frames_of_tails;
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
-pub(crate) use write_back::{EndedPart, TakenOut, WriteBegin};
+pub(crate) use write_back::{Call, EndedPart, TakenOut, WriteBegin};
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;

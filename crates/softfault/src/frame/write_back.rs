@@ -14,7 +14,8 @@
 //! **No call after a removal.** A write is begun long before the machine is asked for it, since a batch has one grace period
 //! for all. The CPU that asks sets ASKING, and the CPU that takes the folio out sets ORPHAN, both by a read-modify-write of the
 //! same word, so that one of them sees the other: the write is not asked for, or the remover waits for the call. It waits for that
-//! call alone, with nothing held, and for no other folio of the batch.
+//! call alone, with nothing held, and for no other folio of the batch. The end of a call raises a count, so that who waits for it does
+//! not take a later call of the folio for it.
 //!
 //! Locks on entry: see the functions.
 
@@ -23,6 +24,10 @@ use super::desc::{ASKING, AWAITED, DIRTY, FrameKind, FrameState, ORPHAN, WAITERS
 use super::folio_lock::{FolioWait, FolioWaits, Io, Unlocked};
 use crate::addr::Pfn;
 use crate::sync::Ordering;
+
+/// Of a folio of a file: how often the machine has returned from a call that writes it, modulo 2^16.
+const CALL_ONE: u64 = 1 << 20;
+const CALLS: u64 = ((1 << 16) - 1) * CALL_ONE;
 
 /// The state of a folio that may have to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +51,10 @@ pub(crate) enum TakenOut {
     Asked,
 }
 
+/// A call of the machine that writes a folio, among those for that folio. 2^16 calls later there is one that is equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call(u64);
+
 /// The rest of the work when WRITEBACK, ASKING or AWAITED is clear.
 #[must_use]
 pub(crate) struct EndedPart {
@@ -60,6 +69,11 @@ impl FrameState {
     /// Whether a CPU is in the machine's call that writes the folio to its file, or about to make it.
     pub(crate) fn is_being_asked_for(self) -> bool {
         self.kind() == FrameKind::Shared && self.0 & ASKING != 0
+    }
+
+    /// That call.
+    pub(crate) fn call(self) -> Option<Call> {
+        self.is_being_asked_for().then_some(Call(self.0 & CALLS))
     }
 }
 
@@ -116,6 +130,7 @@ impl FrameDesc {
             // which may never end, and who does looks again.
             let waiters = if ended & ASKING == 0 { seen & WAITERS } else { 0 };
             let ended = ended & !waiters;
+            let ended = if part == ASKING { ended & !CALLS | ended.wrapping_add(CALL_ONE) & CALLS } else { ended };
             match self.state.compare_exchange(seen, ended, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     let is_ours = FrameState(ended).is_orphan() && FrameState(ended).is_unused();
@@ -154,10 +169,10 @@ impl FrameDesc {
         FrameState(self.state.fetch_or(0, Ordering::AcqRel)).is_held()
     }
 
-    /// Whether the machine is in its call for the folio, read as in [`is_held_now`](Self::is_held_now): a call that this does
-    /// not see has the bytes that the caller has stored before.
-    pub(crate) fn is_asked_for_now(&self) -> bool {
-        FrameState(self.state.fetch_or(0, Ordering::AcqRel)).is_being_asked_for()
+    /// The call for the folio in which the machine is, read as in [`is_held_now`](Self::is_held_now): one that begins later
+    /// has the bytes that the caller has stored before.
+    pub(crate) fn call_now(&self) -> Option<Call> {
+        FrameState(self.state.fetch_or(0, Ordering::AcqRel)).call()
     }
 }
 
@@ -167,8 +182,8 @@ impl FolioWaits {
         self.join_if(pfn, &|| desc.add_waiter_if(FrameState::is_being_written))
     }
 
-    /// Prepares a wait until the machine's call for the folio is over. The caller has taken the folio out during the call.
-    pub(crate) fn join_call(&self, pfn: Pfn, desc: &FrameDesc) -> FolioWait {
-        self.join_if(pfn, &|| desc.add_waiter_if(FrameState::is_being_asked_for))
+    /// Prepares a wait until that call of the machine for the folio is over.
+    pub(crate) fn join_call(&self, pfn: Pfn, desc: &FrameDesc, call: Call) -> FolioWait {
+        self.join_if(pfn, &|| desc.add_waiter_if(|state| state.call() == Some(call)))
     }
 }

@@ -11,8 +11,9 @@
 //! Ways to fail: a removal returns during the call for what it took out (`a_removal_waits_for_the_call_that_writes_its_page`), or for
 //! what an earlier one took out that waits still (`a_second_removal_waits_for_the_call`), or for what it zeroed
 //! (`zeroes_wait_for_the_call_that_writes_their_page`); it waits for the write, or for a page that it does not remove, and with a
-//! lock; the old bytes of a page come after those of the page that has its place (`a_store_while_a_removal_waits_stays`). Models
-//! `a_removal_against_…`, `two_removals_…`, `zeroes_against_…` in `write_back`.
+//! lock; it waits for a call that began after the zeroes, and so for each later one (model `zeroes_do_not_wait_for_a_later_call`); the
+//! old bytes of a page come after those of the page that has its place (`a_store_while_a_removal_waits_stays`). Models
+//! `a_removal_against_…`, `two_removals_…`, `zeroes_against_…` in `late_calls`.
 //!
 //! Locks on entry: see the functions. What waits holds nothing: the machine may take as long as it likes.
 
@@ -20,7 +21,7 @@ use super::late_words::{NUMBER, TIMES};
 use super::slot::{ObjectPage, PageSlot};
 use crate::account::Event;
 use crate::addr::{ObjectPages, Pfn};
-use crate::frame::{FolioWait, FrameList};
+use crate::frame::{Call, FolioWait, FrameList};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
@@ -31,6 +32,7 @@ use crate::sync::Ordering;
 pub(crate) struct CalledFolio {
     page: u64,
     head: Pfn,
+    call: Call,
 }
 
 /// The calls for which a removal waits at its end.
@@ -139,8 +141,8 @@ impl<M: Machine> Links<M> {
     /// The caller has zeroed a part of a folio of the object, and is in the section in which it found it, or owns its words: tells
     /// whether the machine is in its call for it, and may have taken the bytes before. Nobody waits for a write that goes on.
     pub(super) fn is_called_now(&self, id: ObjectId, page: u64, head: Pfn) -> Option<CalledFolio> {
-        let is_of_file = self.object_file(id).is_some();
-        (is_of_file && self.frames.desc(head).is_asked_for_now()).then_some(CalledFolio { page, head })
+        self.object_file(id)?;
+        self.frames.desc(head).call_now().map(|call| CalledFolio { page, head, call })
     }
 
     /// Waits for the calls.
@@ -148,8 +150,8 @@ impl<M: Machine> Links<M> {
         let AwaitedCalls { earlier, mut taken_out, zeroed } = awaited;
         while let Some(head) = taken_out.pop(&self.frames) {
             let desc = self.frames.desc(head);
-            while desc.state().is_being_asked_for() {
-                self.wait_for_folio(self.folio_waits.join_call(head, desc));
+            while let Some(call) = desc.state().call() {
+                self.wait_for_folio(self.folio_waits.join_call(head, desc, call));
             }
             self.end_part_of_write(head, desc.end_await());
         }
@@ -159,25 +161,33 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Waits until the machine is not in its call for the folio, of which the caller has zeroed a part.
+    /// Waits until the machine is not in that call for the folio, of which the caller has zeroed a part. A later one has the zeroes.
     pub(crate) fn wait_for_call(&self, id: ObjectId, called: CalledFolio) {
         loop {
             match self.look_at_call(id, called) {
                 CallNow::Lasts(wait) => self.wait_for_folio(wait),
                 CallNow::Unknown => self.machine.relax(),
                 CallNow::IsOver => return,
-                CallNow::IsLate => return self.wait_for_late_calls(id),
+                CallNow::IsLate => return self.wait_for_late_calls_of(id, called.page),
             }
         }
     }
 
-    fn look_at_call(&self, id: ObjectId, CalledFolio { page, head }: CalledFolio) -> CallNow {
+    /// Waits for a call that writes a folio with the page, and with which a removal has taken it out. There is none if the call
+    /// was over before the folio left, or moved.
+    fn wait_for_late_calls_of(&self, id: ObjectId, page: u64) {
+        if let Some(before) = self.late_calls_of(id, ObjectPages { start: page, end: page + 1 }) {
+            self.wait_for_calls_since(id, before);
+        }
+    }
+
+    fn look_at_call(&self, id: ObjectId, CalledFolio { page, head, call }: CalledFolio) -> CallNow {
         let look = |slot: PageSlot<'_>| match slot.page() {
             ObjectPage::Frame(frame) if frame.head() == head => {
                 let desc = self.frames.desc(head);
-                let is_asked_for = desc.state().is_being_asked_for();
+                let lasts = desc.state().call() == Some(call);
                 // The frame is no other folio's while the word names it, and while the call lasts, whose end wakes.
-                if is_asked_for { CallNow::Lasts(self.folio_waits.join_call(head, desc)) } else { CallNow::IsOver }
+                if lasts { CallNow::Lasts(self.folio_waits.join_call(head, desc, call)) } else { CallNow::IsOver }
             }
             ObjectPage::Leaving(frame) if frame.head() == head => CallNow::Unknown,
             _ => CallNow::IsLate,
