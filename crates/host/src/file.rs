@@ -73,9 +73,10 @@ pub trait HostFile: Send + Sync {
         Err(HoleRefused::Unsupported)
     }
 
-    /// The pages have left their object: writes that were asked for before do not change the hole any more.
-    fn end_hole(&self, bytes: Range<u64>) {
-        let _ = bytes;
+    /// The bytes are zero in the object, and the pages of `gone`, a part of them, have left it: writes that were asked for before do
+    /// not change these any more. The others may have been stored to and written since.
+    fn end_hole(&self, bytes: Range<u64>, gone: Range<u64>) {
+        let _ = (bytes, gone);
     }
 }
 

@@ -71,8 +71,8 @@ impl<F: Format> Hosted<F> {
         let asked = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| begun = file.begin_hole(bytes.clone()))));
         asked.unwrap_or_else(core::mem::forget);
         begun?;
-        hole.discard();
-        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| file.end_hole(bytes))));
+        let gone = hole.discard();
+        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| file.end_hole(bytes, gone))));
         ended.unwrap_or_else(core::mem::forget);
         Ok(())
     }

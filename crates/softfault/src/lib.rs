@@ -45,7 +45,7 @@
 //! | space | `space`, `space/reclaim` | [`Vm`]: spaces; [`AddressSpace`] |
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
-//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/create`, `source/explicit`, `source/io_bytes`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/hole`, `source/create`, `source/explicit`, `source/io_bytes`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!

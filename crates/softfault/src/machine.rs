@@ -381,8 +381,8 @@ pub unsafe trait Machine: Sized + Sync {
     /// [`discard`](ObjectHole::discard). Called as [`fill`](Machine::fill) is. By default objects without a file get holes and
     /// files refuse them.
     ///
-    /// Between the one and the other, fills of the hole wait, or stay under way. Afterwards the storage takes no bytes of the hole from writes that were
-    /// asked for before: where none stays under way, it changes the storage once more after `discard`, before fills go on. No lock that
+    /// Between the one and the other, fills of the hole wait, or stay under way. Afterwards the storage takes no bytes of the pages that `discard`
+    /// returns from writes that were asked for before: where none stays under way, it changes these once more after `discard`, before fills go on. No lock that
     /// [`write_back`](Machine::write_back) takes is held during `discard`.
     fn punch_hole(&self, hole: ObjectHole<'_>) -> Result<(), HoleRefused> {
         if hole.file().is_some() {

@@ -7,6 +7,7 @@
 use super::FileId;
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::space::vma::ObjectId;
+use core::ops::Range;
 
 /// Pages of an object that are to be zero from now on. See the module.
 #[must_use]
@@ -14,7 +15,7 @@ pub struct ObjectHole<'a> {
     pub(crate) object: ObjectId,
     pub(crate) file: Option<FileId>,
     pub(crate) pages: ObjectPages,
-    pub(crate) discard: &'a mut dyn FnMut(),
+    pub(crate) discard: &'a mut dyn FnMut() -> Range<u64>,
 }
 
 impl ObjectHole<'_> {
@@ -40,8 +41,13 @@ impl ObjectHole<'_> {
 
     /// Takes the pages out of the object and of all mappings, as [`SharedObject::discard`](crate::SharedObject::discard)
     /// does, about which see there. Waits for no read of the file, and for no write that is under way.
-    pub fn discard(self) {
-        (self.discard)();
+    ///
+    /// Returns the bytes of the pages that have left the object, or that it did not have: the storage is changed once more for these, or
+    /// drops what was asked for before of these. The others are zero in folios that stay. The storage leaves them alone, since they
+    /// may have been stored to and written meanwhile.
+    pub fn discard(self) -> Range<u64> {
+        let gone = (self.discard)();
+        gone.start * PAGE_SIZE..gone.end * PAGE_SIZE
     }
 }
 

@@ -9,7 +9,7 @@ use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::transit::NotRead;
 use super::write_error::ObjectWriteError;
-use super::zero::IsAway;
+use super::zero::{IsAway, Zeroed};
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::Fill;
 use crate::machine::Machine;
@@ -46,27 +46,27 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Zeroes bytes of one page. Then waits for the machine's call that writes it, if there is one, also if a removal has taken the page
-    /// out during the call.
+    /// out during the call. Returns whether the object has the page, which is dirty then.
     ///
     /// # Errors
     ///
     /// [`ObjectWriteError`]; the page has not changed.
-    pub(crate) fn object_bring_and_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
-        let called = loop {
+    pub(crate) fn object_bring_and_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<bool, ObjectWriteError> {
+        let zeroed = loop {
             match self.object_zero(id, bytes.clone()) {
-                Ok(called) => break called,
+                Ok(zeroed) => break zeroed,
                 Err(IsAway) => self.object_bring(id, bytes.start / PAGE_SIZE)?,
             }
         };
         // After the look at the page: a removal counts before it empties the place.
         let page = bytes.start / PAGE_SIZE;
         let earlier = self.late_calls_of(id, ObjectPages { start: page, end: page + 1 });
-        if let Some(called) = called {
+        if let Zeroed::There(Some(called)) = zeroed {
             self.wait_for_call(id, called);
         }
         if let Some(before) = earlier {
             self.wait_for_calls_since(id, before);
         }
-        Ok(())
+        Ok(matches!(zeroed, Zeroed::There(_)))
     }
 }

@@ -15,7 +15,7 @@
 
 use super::cut_nodes::CutNodes;
 use super::cut_plan::{Plan, pieces};
-use super::late_calls::CalledFolio;
+use super::late_calls::Cut;
 use super::node::Below;
 use super::slot::{PageFrame, PageSlot, level_of};
 use crate::addr::{BlockId, ObjectPages, Order, PAGE_SIZE, Pfn};
@@ -38,14 +38,8 @@ pub(super) struct Folio<'a> {
 }
 
 impl<M: Machine> Links<M> {
-    /// Removes those pages from a folio that are among `pages`, but not all of its pages. If it stays whole, tells whether the machine
-    /// is in a call that writes it.
-    pub(super) fn cut(
-        &self,
-        folio: &Folio<'_>,
-        pages: ObjectPages,
-        nodes: &mut CutNodes<'_, M>,
-    ) -> Option<CalledFolio> {
+    /// Removes those pages from a folio that are among `pages`, but not all of its pages.
+    pub(super) fn cut(&self, folio: &Folio<'_>, pages: ObjectPages, nodes: &mut CutNodes<'_, M>) -> Cut {
         let Folio { id, first, frame: PageFrame { pfn, order }, .. } = *folio;
         let all = first..first + order.nr_pages();
         let plan = Plan::new(&all, pages, self.object_orders(id).least());
@@ -57,7 +51,7 @@ impl<M: Machine> Links<M> {
             self.zero_pages(folio, goes.clone());
             let called = self.is_called_now(id, first, pfn);
             folio.slot.put(pfn, order);
-            return called;
+            return Cut { gone: goes.end..goes.start, called };
         }
         self.zero_pages(folio, goes.start..inner.start);
         self.zero_pages(folio, inner.end..goes.end);
@@ -80,7 +74,7 @@ impl<M: Machine> Links<M> {
             pace::answer(&self.machine);
             self.release_run(Pfn(pfn.0 + (page - first) as u32), order.nr_pages(), Content::Unknown);
         }
-        None
+        Cut { gone: inner.clone(), called: None }
     }
 
     /// Makes sure that all frames of the folio have descriptors, since each part needs a head. Returns

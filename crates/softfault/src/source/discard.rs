@@ -163,7 +163,7 @@ impl<M: Machine> Links<M> {
         let Folio { id, first, slot, frame } = folio;
         let nr_pages = frame.order.nr_pages();
         if pages.start > first || first + nr_pages > pages.end {
-            return freed.awaited.add_zeroed(self.cut(&folio, pages, nodes));
+            return freed.awaited.add_cut(first..first + nr_pages, self.cut(&folio, pages, nodes));
         }
         // A page of a pool goes back before its place is empty: a fault that finds the place empty may want it.
         let is_of_pool = self.object_pool(folio.id).is_some();

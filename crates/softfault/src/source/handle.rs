@@ -60,49 +60,15 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Removes pages, by number, from the object and from all mappings: they are zero when they are
     /// accessed again, or come from the file or the embedder. Of a file it is a hole: pages of a folio that is pinned, being
-    /// written, or of the least size may be zeroed in place and written, so the file's pages should be zero, too. For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
+    /// written, or of the least size may be zeroed in place and written, so the file's pages should be zero, too: see
+    /// [`make_hole`](Self::make_hole). For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
         self.vm.object_discard(self.id, pages.into());
     }
 
-    /// Zeroes bytes: whole pages as [`discard`](Self::discard) does, about which see there; the ends in place, after which it
-    /// waits for a call of [`Machine::write_back`] that writes one of the two, or what a removal has taken out there, too.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectWriteError`]: the first or last page, of which bytes stay, was swapped out, and cannot be
-    /// brought back. Bytes before it are zero.
-    pub fn zero(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
-        self.vm.call();
-        self.may_be_written()?;
-        let end = bytes.end.min(self.size_bytes());
-        if bytes.start >= end {
-            return Ok(());
-        }
-        let first_whole = bytes.start.next_multiple_of(PAGE_SIZE);
-        if first_whole >= end {
-            return self.zero_part(bytes.start..end);
-        }
-        self.zero_part(bytes.start..first_whole)?;
-        self.discard(first_whole / PAGE_SIZE..end / PAGE_SIZE);
-        self.zero_part(end / PAGE_SIZE * PAGE_SIZE..end)
-    }
-
-    fn may_be_written(&self) -> Result<(), ObjectWriteError> {
+    pub(super) fn may_be_written(&self) -> Result<(), ObjectWriteError> {
         self.vm.foreign_frames_of(self.id).map_or(Ok(()), |_| Err(ObjectWriteError::Foreign))
-    }
-
-    /// Zeroes bytes of one page: a store, for which there must be room.
-    fn zero_part(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let index = bytes.start / PAGE_SIZE;
-        if let Some(pages) = self.vm.pages_of_clean(self.id, index) {
-            self.vm.ask_for_room(self.id, index, pages)?;
-        }
-        self.vm.object_bring_and_zero(self.id, bytes)
     }
 
     /// Number of its pages that are swapped out or in transit, from a file, too. Reads all pages.

@@ -3,7 +3,7 @@
 //! ```text
 //! taken out   counted before its words are empty ─▶ orphan: AWAITED if the machine is in its call ─▶ the CPU that asks ends the count
 //! zeroed      zeroes ─▶ a read-modify-write of the folio's state: is the machine in its call?
-//! removal     returns when these calls are over, and those of earlier removals of the same pages
+//! removal     returns when these calls are over, and those of earlier removals of the same pages, and tells which pages have left
 //! write       asks for nothing of the object while a call for what has left it lasts
 //! ```
 //! Both who zeroes and who asks change the state of the folio by a read-modify-write. So the call has the zeroes, or is seen.
@@ -26,6 +26,7 @@ use crate::links::Links;
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
+use core::ops::Range;
 
 /// A folio that is in its object, and that the machine was being asked to write when a part of it was zeroed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,14 @@ pub(crate) struct CalledFolio {
     page: u64,
     head: Pfn,
     call: Call,
+}
+
+/// The removal of a part of a folio: of some of its pages.
+pub(super) struct Cut {
+    /// Those that have left. The others are zero, and dirty. If none has, this is inverted: from the end of the others to their start.
+    pub(super) gone: Range<u64>,
+    /// The folio has stayed whole, and the machine is in a call that writes it.
+    pub(super) called: Option<CalledFolio>,
 }
 
 /// The calls for which a removal waits at its end.
@@ -44,11 +53,25 @@ pub(crate) struct AwaitedCalls {
     taken_out: FrameList,
     /// Of folios of which it has zeroed a part: those at the two ends of what it removes.
     zeroed: [Option<CalledFolio>; 2],
+    /// The pages that have left or were missing: all but those at the two ends that are zero in folios that stay.
+    gone: Range<u64>,
 }
 
 impl AwaitedCalls {
     pub(super) fn add_taken_out<M: Machine>(&mut self, links: &Links<M>, head: Pfn) {
         self.taken_out.push(&links.frames, head);
+    }
+
+    /// A part of a folio with these pages was removed.
+    pub(super) fn add_cut(&mut self, folio: Range<u64>, cut: Cut) {
+        self.add_zeroed(cut.called);
+        let before = self.gone.clone();
+        if folio.start < before.start {
+            self.gone.start = cut.gone.start;
+        }
+        if folio.end > before.end {
+            self.gone.end = cut.gone.end;
+        }
     }
 
     pub(crate) fn add_zeroed(&mut self, called: Option<CalledFolio>) {
@@ -75,7 +98,8 @@ enum CallNow {
 impl<M: Machine> Links<M> {
     /// Begins to remove pages: notes whether calls last for pages that earlier removals have taken out.
     pub(crate) fn begin_to_await(&self, id: ObjectId, pages: ObjectPages) -> AwaitedCalls {
-        AwaitedCalls { earlier: self.late_calls_of(id, pages), taken_out: FrameList::EMPTY, zeroed: [None; 2] }
+        let (earlier, gone) = (self.late_calls_of(id, pages), pages.start..pages.end);
+        AwaitedCalls { earlier, taken_out: FrameList::EMPTY, zeroed: [None; 2], gone }
     }
 
     /// `calls`, if some last for pages that removals have taken out. The number comes first: while one lasts the pages only become more.
@@ -145,9 +169,10 @@ impl<M: Machine> Links<M> {
         self.frames.desc(head).call_now().map(|call| CalledFolio { page, head, call })
     }
 
-    /// Waits for the calls.
-    pub(crate) fn wait_for_calls(&self, id: ObjectId, awaited: AwaitedCalls) {
-        let AwaitedCalls { earlier, mut taken_out, zeroed } = awaited;
+    /// Waits for the calls. Returns the pages that may have their old bytes in the storage, though no folio of the object is dirty for
+    /// them: those that have left, or were missing.
+    pub(crate) fn wait_for_calls(&self, id: ObjectId, awaited: AwaitedCalls) -> Range<u64> {
+        let AwaitedCalls { earlier, mut taken_out, zeroed, gone } = awaited;
         while let Some(head) = taken_out.pop(&self.frames) {
             let desc = self.frames.desc(head);
             while let Some(call) = desc.state().call() {
@@ -159,6 +184,7 @@ impl<M: Machine> Links<M> {
         if let Some(before) = earlier {
             self.wait_for_calls_since(id, before);
         }
+        gone.start.min(gone.end)..gone.end
     }
 
     /// Waits until the machine is not in that call for the folio, of which the caller has zeroed a part. A later one has the zeroes.

@@ -6,7 +6,7 @@
 //! swap area and back, `file` reads them from a file, `keep` takes references from a frame of the object, `part` takes a part of a folio out of its
 //! frames, `check` checks objects at rest.
 //!
-//! This module works on `Links`, except `handle`, `io_bytes`, `prealloc`, `bring` and `write_error`, which are operations,
+//! This module works on `Links`, except `handle`, `hole`, `io_bytes`, `prealloc`, `bring` and `write_error`, which are operations,
 //! and `check`.
 
 pub(crate) mod bring;
@@ -25,6 +25,7 @@ pub(crate) mod file_write;
 mod fill;
 pub(crate) mod fill_large;
 pub(crate) mod handle;
+mod hole;
 #[cfg(feature = "files")]
 pub(crate) mod io_bytes;
 pub(crate) mod keep;
@@ -49,4 +50,4 @@ mod swapped_slot;
 mod tail_descs;
 pub(crate) mod transit;
 pub(crate) mod write_error;
-mod zero;
+pub(crate) mod zero;

@@ -18,6 +18,15 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IsAway;
 
+/// The place of the zeroes.
+pub(crate) enum Zeroed {
+    /// The object does not have the page.
+    Missing,
+    /// The bytes of the page, which is dirty, or the rest of one that is swapped out. The caller waits for the machine's call for the
+    /// folio, with nothing held.
+    There(Option<CalledFolio>),
+}
+
 /// How to wait before the next look.
 enum Wait {
     /// The page was taken out, with its folio, whose head this is.
@@ -29,16 +38,15 @@ enum Wait {
 impl<M: Machine> Links<M> {
     /// Zeroes bytes of one page, if the object has it. Needs no lock: waits for a page that is leaving
     /// or in transit, and takes one out that is read from a file. If the page is swapped out and the bytes extend to
-    /// its end, only its number of kept bytes is reduced. Returns the folio if the machine is in a call that writes it: the caller
-    /// waits for that with nothing held.
+    /// its end, only its number of kept bytes is reduced.
     ///
     /// # Errors
     ///
     /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
     /// first.
-    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<Option<CalledFolio>, IsAway> {
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<Zeroed, IsAway> {
         if bytes.is_empty() {
-            return Ok(None);
+            return Ok(Zeroed::Missing);
         }
         self.fence_reads(id);
         let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
@@ -46,16 +54,18 @@ impl<M: Machine> Links<M> {
             let wait = {
                 let section = self.section();
                 let place = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE);
-                let ObjectSlot::Page(slot) = place else { return Ok(None) };
+                let ObjectSlot::Page(slot) = place else { return Ok(Zeroed::Missing) };
                 match slot.page() {
-                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(None),
+                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(Zeroed::Missing),
                     ObjectPage::Frame(frame) => {
                         self.frames.desc(frame.head()).note_written();
                         program::zero(&self.machine, frame.pfn, at, len);
-                        return Ok(self.is_called_now(id, bytes.start / PAGE_SIZE, frame.head()));
+                        return Ok(Zeroed::There(self.is_called_now(id, bytes.start / PAGE_SIZE, frame.head())));
                     }
                     ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
-                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(None),
+                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => {
+                        return Ok(Zeroed::There(None));
+                    }
                     // Nobody waits for a fill here: the page is filled again, if it is wanted.
                     ObjectPage::InTransit(pfn) => match self.has_fills(id).then(|| slot.drop_fill()).flatten() {
                         Some(Dropped::InTransit(head)) => Wait::Wake(head),

@@ -34,6 +34,12 @@ pub struct Plain {
     /// Slow calls are kept, and somebody else ends the write.
     pub keeps: AtomicBool,
     pub kept: Mutex<Option<FileWrite>>,
+    /// Holes do not end.
+    pub holds_holes: AtomicBool,
+    /// It punches holes once more at their end, so that nobody stores to what has left before.
+    pub punches_again: AtomicBool,
+    /// The bytes of the last hole that have left.
+    pub gone: Mutex<Option<Range<u64>>>,
     pub has_removed: AtomicBool,
     pub calls: Mutex<Vec<Call>>,
 }
@@ -74,6 +80,15 @@ impl HostFile for Plain {
         self.zero(bytes);
         Ok(())
     }
+
+    /// Once more: a call may have stored old bytes meanwhile.
+    fn end_hole(&self, _: Range<u64>, gone: Range<u64>) {
+        wait_until(|| !self.holds_holes.load(SeqCst));
+        if self.punches_again.load(SeqCst) {
+            self.zero(gone.clone());
+        }
+        *self.gone.lock().unwrap() = Some(gone);
+    }
 }
 
 impl Plain {
@@ -103,6 +118,7 @@ pub struct GoesOn<'a>(pub &'a Plain);
 impl Drop for GoesOn<'_> {
     fn drop(&mut self) {
         self.0.may_go_on.store(true, SeqCst);
+        self.0.holds_holes.store(false, SeqCst);
     }
 }
 

@@ -111,8 +111,8 @@ impl HostFile for Storage {
         Ok(())
     }
 
-    fn end_hole(&self, bytes: Range<u64>) {
-        self.kept.lock().unwrap().iter_mut().for_each(|kept| kept.holes.push(bytes.clone()));
+    fn end_hole(&self, bytes: Range<u64>, gone: Range<u64>) {
+        self.kept.lock().unwrap().iter_mut().for_each(|kept| kept.holes.push(gone.clone()));
         self.open.lock().unwrap().retain(|hole| *hole != bytes);
     }
 }

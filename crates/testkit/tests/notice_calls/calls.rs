@@ -210,6 +210,7 @@ calls! {
     No "SharedObject::extend": |s| _ = s.object.extend(0..3);
     No "SharedObject::reserve": |s| _ = s.object.reserve(0..3);
     No "SharedObject::zero": |s| _ = s.object.zero(5..3 * PAGE + 5);
+    No "SharedObject::make_hole": |s| _ = s.object.make_hole(5..3 * PAGE + 5);
     No "SharedObject::nr_swapped_pages": |s| _ = s.object.nr_swapped_pages();
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
     No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);

@@ -91,6 +91,7 @@ const LAYERS: &[Layer] = &[
             "space/access",
             "space/walker",
             "source/handle",
+            "source/hole",
             "source/create",
             "source/explicit",
             "source/prealloc",

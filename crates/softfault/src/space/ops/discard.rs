@@ -29,9 +29,11 @@ use crate::notify::notice::Why;
 use crate::pace;
 use crate::source::late_calls::{AwaitedCalls, CalledFolio};
 use crate::source::object::{MAX_OBJECT_BYTES, ObjectData};
+use crate::source::zero::Zeroed;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
+use core::ops::Range;
 
 /// Pages that are discarded in one grace period: 128 MiB. Faults on them wait meanwhile. A guess.
 const MOST_AT_ONCE: u64 = 1 << 15;
@@ -118,7 +120,10 @@ impl<M: Machine> Vm<M> {
     fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) -> Option<CalledFolio> {
         let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE));
         debug_assert!(zeroed.is_ok(), "the end of a page need not be read");
-        zeroed.unwrap_or(None)
+        match zeroed {
+            Ok(Zeroed::There(called)) => called,
+            _ => None,
+        }
     }
 
     /// Zeroes the pages beyond the end of folios that reach beyond it: folios of the least size, and
@@ -134,14 +139,15 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
+    /// Returns the pages that have left, or were missing.
+    pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) -> Range<u64> {
         self.assert_outside();
         let resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
         self.fence_reads(id);
         let mut awaited = self.begin_to_await(id, pages);
         self.remove_from(id, pages, &mut awaited);
         drop(resize);
-        self.wait_for_calls(id, awaited);
+        self.wait_for_calls(id, awaited)
     }
 
     /// Removes the pages, part by part. The caller holds `resize`: one remover at a time. It waits for the calls when it holds nothing.

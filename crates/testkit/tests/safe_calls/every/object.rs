@@ -39,6 +39,7 @@ fn call_each(w: &Here<'_, '_>, object: &Object<'_>) {
     call("SharedObject::nr_resident_pages", || object.nr_resident_pages());
     call("SharedObject::nr_swapped_pages", || object.nr_swapped_pages());
     ranges("SharedObject::discard", |pages| object.discard(pages));
+    ranges("SharedObject::make_hole", |bytes| _ = object.make_hole(bytes));
     each("SharedObject::set_size_bytes", |size| object.set_size_bytes(size));
 }
 
