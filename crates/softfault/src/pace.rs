@@ -84,8 +84,9 @@ pub(crate) fn answer<M: Machine>(machine: &M) {
 /// The caller says what a step is.
 pub(crate) struct Steps {
     left: u64,
-    /// Of others, for which it may wait: counted apart, so that it finds as much beside others as alone.
-    left_of_others: u64,
+    /// Of others, for which it may wait: counted apart, so that it finds as much beside others as alone. `None` once it would have had
+    /// to wait for more.
+    left_of_others: Option<u64>,
 }
 
 /// The steps of a budget are spent.
@@ -95,7 +96,7 @@ pub(crate) struct OutOfSteps;
 impl Steps {
     /// So many, and waits for as many of others; `u64::MAX` is more than any search makes.
     pub(crate) fn new(nr: u64) -> Steps {
-        Steps { left: nr, left_of_others: nr }
+        Steps { left: nr, left_of_others: Some(nr) }
     }
 
     /// For a search that goes to its end.
@@ -110,27 +111,23 @@ impl Steps {
     /// [`OutOfSteps`] if fewer were left; none are then.
     #[inline]
     pub(crate) fn spend(&mut self, nr: u64) -> Result<(), OutOfSteps> {
-        spend(&mut self.left, nr)
+        let enough = self.left >= nr;
+        self.left = self.left.saturating_sub(nr);
+        if enough { Ok(()) } else { Err(OutOfSteps) }
     }
 
     /// Notes steps that others have made while this search waited.
     ///
     /// # Errors
     ///
-    /// As [`spend`](Self::spend).
+    /// [`OutOfSteps`] if they are more than were left; it waits for no others then.
     pub(crate) fn wait_for(&mut self, nr: u64) -> Result<(), OutOfSteps> {
-        spend(&mut self.left_of_others, nr)
+        self.left_of_others = self.left_of_others.and_then(|left| left.checked_sub(nr));
+        self.left_of_others.map(|_| ()).ok_or(OutOfSteps)
     }
 
-    /// Whether none are left.
+    /// Whether none are left, or a wait was refused: each step may have to wait again.
     pub(crate) fn are_spent(&self) -> bool {
-        self.left == 0
+        self.left == 0 || self.left_of_others.is_none()
     }
-}
-
-#[inline]
-fn spend(left: &mut u64, nr: u64) -> Result<(), OutOfSteps> {
-    let enough = *left >= nr;
-    *left = left.saturating_sub(nr);
-    if enough { Ok(()) } else { Err(OutOfSteps) }
 }

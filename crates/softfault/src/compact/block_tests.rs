@@ -119,6 +119,15 @@ fn nr_moved_in(nr_steps: u64) -> (Result<(), CompactRefusal>, u64) {
     (result, nr_moved)
 }
 
+/// Others make more steps than the attempt may wait for: it ends, and does not try the next block. As many are no obstacle.
+#[test]
+fn steps_of_others_are_spent() {
+    let vm = vm(4096, Tunables::default());
+    let mut attempt = Attempt::new(&vm, &CompactBudget { nr_steps: 10, ..CompactBudget::BACKGROUND });
+    assert_eq!((attempt.steps.wait_for(10).is_ok(), attempt.check_budget()), (true, Ok(())));
+    assert_eq!((attempt.steps.wait_for(1).is_ok(), attempt.check_budget()), (false, Err(CompactRefusal::OverBudget)));
+}
+
 /// A batch is 16 pages, and each costs a step of the walk for its entry.
 #[test]
 fn steps_are_spent_for_each_page() {
