@@ -179,7 +179,8 @@ pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
     Aged, ForkError, HugetlbError, HugetlbSubpool, MadviseError, MincoreError, MlockError, MmapError, MprotectError,
-    MremapError, MsyncError, MunmapError, ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
+    MremapError, MsyncError, MunmapError, ObjectPart, PageState, PagemapEntry, PagemapPage, SmapsEntry,
+    TailDescsRefusal, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

@@ -40,6 +40,8 @@ mod subpool;
 mod surplus;
 #[path = "hugetlb/taken.rs"]
 mod taken;
+#[path = "hugetlb/unchanged.rs"]
+mod unchanged;
 #[path = "hugetlb/within.rs"]
 mod within;
 

@@ -170,11 +170,13 @@ const FILES: [&str; 22] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 67] = [
+const LEFT_OUT: [(&str, &str); 69] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
     ("fetch", "read, with another right"),
+    ("read_forced", "read, with no right; a fault that asks for none"),
+    ("pagemap", "smaps, one page at a time"),
     ("update_u32", "write, with another store in the section"),
     ("collapse", "what MADV_COLLAPSE does to each stretch"),
     ("mmap_object", "mmap: the object's count is all that differs; shared_objects.rs"),

@@ -11,10 +11,16 @@
 //! unreserved. So a claim that the core loses or counts twice is a difference after the same step.
 
 use super::*;
+use crate::numbers::{MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE};
 use crate::op::HUGE;
 
 /// Base pages in a page of the pool.
 pub(super) const HUGE_PAGES: u64 = HUGE / PAGE;
+
+const OTHER_DONTDUMP: u64 = 1 << 40;
+const OTHER_HUGE: u64 = 1 << 41;
+const OTHER_NOHUGE: u64 = 1 << 42;
+const OTHER_PATTERN: u64 = 3;
 
 /// The words of a page of the pool that are not zero, by offset in bytes.
 pub(super) type Words = BTreeMap<u64, u64>;
@@ -39,6 +45,24 @@ pub(super) struct PoolAttrs {
     pub(super) dont_fork: bool,
     /// Flags that split VMAs and do nothing else.
     pub(super) other: u64,
+}
+
+impl PoolAttrs {
+    /// The attributes after advice about flags.
+    pub(super) fn advised(self, advice: u64) -> PoolAttrs {
+        let with = |set: u64, clear: u64| self.other & !clear | set;
+        let other = match advice {
+            MADV_DONTDUMP => with(OTHER_DONTDUMP, 0),
+            MADV_DODUMP => with(0, OTHER_DONTDUMP),
+            MADV_HUGEPAGE => with(OTHER_HUGE, OTHER_NOHUGE),
+            MADV_NOHUGEPAGE => with(OTHER_NOHUGE, OTHER_HUGE),
+            0..=2 => with(advice, OTHER_PATTERN),
+            _ => self.other,
+        };
+        let is_kept =
+            if matches!(advice, MADV_DONTFORK | MADV_DOFORK) { advice == MADV_DONTFORK } else { self.dont_fork };
+        PoolAttrs { other, dont_fork: is_kept, ..self }
+    }
 }
 
 /// The page that the entry of a private mapping names.
@@ -112,7 +136,13 @@ impl Space {
 
     /// Whether an end of the range lies within a page of the pool.
     pub(super) fn cuts_pool(&self, first: u64, end: u64) -> bool {
-        let cuts = |at: u64| !at.is_multiple_of(HUGE_PAGES) && self.pool.contains_key(&(at / HUGE_PAGES));
+        self.cuts_changed_pool(first, end, &|_| true)
+    }
+
+    /// The same, of a page whose mapping `changes`.
+    pub(super) fn cuts_changed_pool(&self, first: u64, end: u64, changes: &dyn Fn(&PoolAttrs) -> bool) -> bool {
+        let page = |at: u64| self.pool.get(&(at / HUGE_PAGES)).filter(|_| !at.is_multiple_of(HUGE_PAGES));
+        let cuts = |at: u64| page(at).is_some_and(|page| changes(&page.attrs));
         cuts(first) || cuts(end)
     }
 

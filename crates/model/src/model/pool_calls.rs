@@ -3,11 +3,10 @@
 use super::pool::*;
 use super::*;
 use crate::numbers::{
-    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE,
-    MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_NOHUGEPAGE, MADV_PAGEOUT,
-    MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_REMOVE, MADV_WILLNEED, MADV_WIPEONFORK, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED,
-    MAP_TYPE, PROT_SEM,
+    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTFORK, MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE,
+    MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_PAGEOUT, MADV_POPULATE_READ,
+    MADV_POPULATE_WRITE, MADV_REMOVE, MADV_WILLNEED, MADV_WIPEONFORK, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
+    MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, PROT_SEM,
 };
 use crate::op::{HUGE, POOL_WINDOW, POOL_WINDOW_PAGES, is_for_pool};
 use core::ops::Range;
@@ -16,11 +15,6 @@ use core::ops::Range;
 const HUGE_2MB: u64 = 21 << 26;
 const HUGE_SIZE: u64 = 0x3f << 26;
 const EACCES: Outcome = Outcome::Errno(Errno::EACCES.0 as u64);
-
-const OTHER_DONTDUMP: u64 = 1 << 40;
-const OTHER_HUGE: u64 = 1 << 41;
-const OTHER_NOHUGE: u64 = 1 << 42;
-const OTHER_PATTERN: u64 = 3;
 
 /// Pages of the pool that a range of bytes meets.
 fn huge_range(first: u64, end: u64) -> Range<u64> {
@@ -191,12 +185,13 @@ impl Model {
         if range.is_empty() || prot >> 24 != 0 {
             return Err(Unknown);
         }
-        if prot & !(READ | WRITE | EXEC | PROT_SEM) != 0 || self.space(who).cuts_pool(range.start, range.end) {
+        let is_cut = self.space(who).cuts_changed_pool(range.start, range.end, &|attrs| attrs.prot != prot & 7);
+        if prot & !(READ | WRITE | EXEC | PROT_SEM) != 0 || is_cut {
             return Ok(EINVAL);
         }
         let all = huge_range(range.start, range.end);
         let is_mapped = |number: &u64| self.space(who).pool.contains_key(number);
-        // An end that cuts no page lies in a hole.
+        // An end that cuts no page that changes lies in a hole, or in a mapping that stays what it is.
         let begins_in_hole = !is_mapped(&all.start);
         let stop = all.clone().find(|number| !is_mapped(number));
         if !begins_in_hole {
@@ -257,8 +252,10 @@ impl Model {
         }
         let all = huge_range(range.start, range.end);
         let is_full = all.clone().all(|number| self.space(who).pool.contains_key(&number));
-        let cuts_start = self.space(who).cuts_pool(range.start, range.start);
-        let cuts_end = self.space(who).cuts_pool(range.end, range.end);
+        let is_drop = matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+        let changes = |attrs: &PoolAttrs| is_drop || attrs.advised(advice) != *attrs;
+        let cuts = |at: u64| self.space(who).cuts_changed_pool(at, at, &changes);
+        let (cuts_start, cuts_end) = (cuts(range.start), cuts(range.end));
         let done = if is_full { OK } else { ENOMEM };
         match advice {
             MADV_WILLNEED => Ok(done),
@@ -287,16 +284,7 @@ impl Model {
     }
 
     fn set_advice_of_pool(&mut self, who: u64, pages: Range<u64>, advice: u64) {
-        let with = |other: u64, set: u64, clear: u64| other & !clear | set;
-        self.change_pool(who, pages, &mut |attrs| match advice {
-            MADV_DONTFORK | MADV_DOFORK => attrs.dont_fork = advice == MADV_DONTFORK,
-            MADV_DONTDUMP => attrs.other |= OTHER_DONTDUMP,
-            MADV_DODUMP => attrs.other &= !OTHER_DONTDUMP,
-            MADV_HUGEPAGE => attrs.other = with(attrs.other, OTHER_HUGE, OTHER_NOHUGE),
-            MADV_NOHUGEPAGE => attrs.other = with(attrs.other, OTHER_NOHUGE, OTHER_HUGE),
-            0..=2 => attrs.other = with(attrs.other, advice, OTHER_PATTERN),
-            _ => {}
-        });
+        self.change_pool(who, pages, &mut |attrs| *attrs = attrs.advised(advice));
     }
 
     fn populate_pool(&mut self, who: u64, range: Range<u64>, needs: u64) -> Answer {

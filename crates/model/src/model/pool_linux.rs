@@ -3,8 +3,9 @@
 use super::pool::{HUGE_PAGES, Has, PoolPage, Shows};
 use super::*;
 use crate::numbers::{
-    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_REMOVE, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, MREMAP_FIXED, PROT_SEM,
+    MADV_DODUMP, MADV_DOFORK, MADV_DONTFORK, MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_HUGEPAGE, MADV_KEEPONFORK,
+    MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_REMOVE, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
+    MAP_PRIVATE, MAP_SHARED, MAP_TYPE, MREMAP_FIXED, PROT_SEM,
 };
 use crate::op::HUGE;
 
@@ -40,9 +41,10 @@ impl Model {
                 let may_stop = |page: &PoolPage| page.is_beside_lost || matches!(page.has, Has::Own(_));
                 let is_brought = matches!(c, MADV_POPULATE_READ | MADV_POPULATE_WRITE)
                     && space.pool.range(first / HUGE_PAGES..end.div_ceil(HUGE_PAGES)).any(|(_, page)| may_stop(page));
-                space.cuts_pool(first, end) || is_dropped || is_brought || c == MADV_REMOVE && self.has_own_of_file()
+                let is_cut = space.cuts_changed_pool(first, end, &|attrs| !is_flag(c) || attrs.advised(c) != *attrs);
+                is_cut || is_dropped || is_brought || c == MADV_REMOVE && self.has_own_of_file()
             }
-            Call::Mprotect => space.cuts_pool(first, end) || c & PROT_SEM != 0,
+            Call::Mprotect => space.cuts_changed_pool(first, end, &|attrs| attrs.prot != c & 7) || c & PROT_SEM != 0,
             // The private pages that stand for what goes are free, too.
             Call::PoolFileSize | Call::PoolFilePunch => self.has_own_of_file(),
             // The rest of the mapping forgets what it has reserved, which stays promised to nobody for good.
@@ -102,6 +104,11 @@ impl Model {
 /// A private page in a mapping of the file.
 fn is_own_of_file(page: &PoolPage) -> bool {
     matches!((page.attrs.shows, page.has), (Shows::Behind(0), Has::Own(_)))
+}
+
+/// Whether the advice sets or clears flags of the mapping.
+fn is_flag(advice: u64) -> bool {
+    matches!(advice, 0..=2 | MADV_DONTFORK..=MADV_DOFORK | MADV_HUGEPAGE..=MADV_DODUMP | MADV_KEEPONFORK)
 }
 
 /// The order of the errors is another one.

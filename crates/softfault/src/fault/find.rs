@@ -79,6 +79,7 @@ impl FoundVma<'_> {
             _ if request.want == Want::ForcedWrite => {
                 !self.flags().intersects(VmaFlags::SHARED | VmaFlags::MOVING) || rights.contains(Rights::WRITE)
             }
+            _ if request.want == Want::ForcedRead => !self.flags().contains(VmaFlags::MOVING) || !rights.is_empty(),
             // A page of a mapping that was replaced meanwhile would be a new one.
             _ if request.want == Want::Ready => !rights.is_empty() && self.object() != ObjectId::NONE,
             access => rights.intersects(access.granted_by()),

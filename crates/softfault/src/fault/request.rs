@@ -16,6 +16,8 @@ pub(crate) enum Want {
     Access(Access),
     /// A read of a page of an object, if it can be mapped without a wait for its content: else it is refused as missing.
     Ready,
+    /// A read that ignores the rights of the VMA: by a debugger.
+    ForcedRead,
     /// A write that ignores the rights of the VMA: by a debugger or a program loader.
     ForcedWrite,
     /// A private page that no other space maps, whether it may be written or not. A pin for reading
@@ -29,7 +31,7 @@ impl Request {
         match self.want {
             Want::Access(access) => access,
             Want::ForcedWrite => Access::Write,
-            Want::Ready | Want::Unshare => Access::Read,
+            Want::ForcedRead | Want::Ready | Want::Unshare => Access::Read,
         }
     }
 

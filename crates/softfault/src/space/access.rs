@@ -73,7 +73,17 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been read.
     pub fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
-        self.load_as(Access::Read, addr, into)
+        self.load_as(Want::Access(Access::Read), addr, into)
+    }
+
+    /// Reads without regard to the mapping's rights: for debuggers. A page that nobody has touched is mapped as by a read, without
+    /// rights if the mapping has none.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; bytes before `at` have been read.
+    pub fn read_forced(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.load_as(Want::ForcedRead, addr, into)
     }
 
     /// Reads as a program's instruction fetches would: the mapping has to allow
@@ -83,7 +93,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been read.
     pub fn fetch(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
-        self.load_as(Access::Exec, addr, into)
+        self.load_as(Want::Access(Access::Exec), addr, into)
     }
 
     /// Writes as a program's stores would.
@@ -151,14 +161,14 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Copies out of pages that allow the access.
-    fn load_as(&self, access: Access, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+    /// Copies out of pages that allow what is wanted.
+    fn load_as(&self, want: Want, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
         self.vm.call();
         let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, into.len()) {
             pace.page();
             let bytes = &mut into[part.clone()];
-            self.with_page(at, access, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, bytes))
+            self.with_page_for(at, want, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, bytes))
                 .map_err(|error| error.after(part.start))?;
         }
         Ok(())
@@ -166,7 +176,15 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Calls `f` in a section with a mapping that allows the access.
     fn with_page(&self, at: u64, access: Access, f: &mut dyn FnMut(Leaf)) -> Result<(), AccessError> {
+        self.with_page_for(at, Want::Access(access), f)
+    }
+
+    /// Calls `f` in a section with a mapping that allows what is wanted.
+    fn with_page_for(&self, at: u64, want: Want, f: &mut dyn FnMut(Leaf)) -> Result<(), AccessError> {
         let vpn = Vpn::of(at);
+        let request = Request { vpn, want };
+        let access = request.access();
+        let needed = if want == Want::ForcedRead { Rights::empty() } else { access.needs() };
         if vpn >= Self::user_range().end {
             return Err(AccessError::at_once(at, FaultError::NotMapped));
         }
@@ -175,14 +193,13 @@ impl<M: Machine> AddressSpace<'_, M> {
                 let section = self.section();
                 if let Some(mapped) = self.mapped(section.inside(), vpn)
                     && !mapped.is_locked
-                    && mapped.leaf.rights.contains(access.needs())
+                    && mapped.leaf.rights.contains(needed)
                     && mapped.slot.mark(mapped.seen, access).is_ok()
                 {
                     f(mapped.leaf);
                     return Ok(());
                 }
             }
-            let request = Request { vpn, want: Want::Access(access) };
             let done = self.fault(request).map_err(|fault| AccessError::at_once(at, fault))?;
             if done == FaultDone::Spurious {
                 // The fault saw a good entry already, but this CPU's reads lag behind.

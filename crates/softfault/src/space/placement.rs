@@ -79,15 +79,22 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Finds a hole for `MAP_32BIT` as Linux does: at the hint if that is below 2 GiB, else the
-    /// lowest from 1 GiB on.
-    pub(crate) fn find_hole_below_2g(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
+    /// lowest from 1 GiB on. Its start is a multiple of the size of a page, which may come from a pool.
+    pub(crate) fn find_hole_below_2g(
+        &self,
+        tree: &Snapshot<'_, M>,
+        hint: u64,
+        nr_pages: u64,
+        page: Order,
+    ) -> Option<Vpn> {
+        let align_pages = page.nr_pages();
         let window = PageRange::new(FIRST_OF_32BIT, Vpn(END_OF_32BIT.0.min(M::Format::USER_PAGES)));
-        let start = Vpn::of(hint).max(self.min_page());
+        let start = Vpn(Vpn::of(hint).max(self.min_page()).0.next_multiple_of(align_pages));
         let end = start.0.saturating_add(nr_pages);
         if hint >= PAGE_SIZE && end <= window.end.0 && fits_at(tree, PageRange::new(start, Vpn(end))) {
             return Some(start);
         }
-        find_gap(tree, GapRequest::new(window, nr_pages, Direction::BottomUp))
+        find_gap(tree, GapRequest { align_pages, ..GapRequest::new(window, nr_pages, Direction::BottomUp) })
     }
 
     fn find_anywhere(&self, tree: &Snapshot<'_, M>, nr_pages: u64, align_pages: u64) -> Option<Vpn> {

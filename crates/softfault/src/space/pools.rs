@@ -144,10 +144,20 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Whether an end of the range lies within a page of a pool. Spaces that have never mapped one are asked nothing.
     pub(crate) fn cuts_page_of_pool(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
+        self.changes_part_of_pool_page(writer, range, &|_| true)
+    }
+
+    /// The same, where the mapping of that page `changes`: as on Linux a call that changes nothing of it may end within it.
+    pub(crate) fn changes_part_of_pool_page(
+        &self,
+        writer: &Writer<'_, M>,
+        range: PageRange,
+        changes: &dyn Fn(&Vma) -> bool,
+    ) -> bool {
         self.assert_writer(writer);
         let is_within = |at: Vpn| {
-            let found = self.tree(writer).lookup(at);
-            found.is_some_and(|found| !at.0.is_multiple_of(self.vm.nr_pages_per_page(&found.vma)))
+            let cuts = |vma: &Vma| !at.0.is_multiple_of(self.vm.nr_pages_per_page(vma)) && changes(vma);
+            self.tree(writer).lookup(at).is_some_and(|found| cuts(&found.vma))
         };
         self.maps_pools() && (is_within(range.start) || is_within(range.end))
     }

@@ -133,6 +133,7 @@ calls! {
     No "AddressSpace::handle_fault, with a new page": |s| _ = s.other.handle_fault(BASE + 2 * PAGE, Access::Write);
     No "AddressSpace::read": |s| _ = s.other.read(BASE, &mut [0]);
     No "AddressSpace::fetch": |s| _ = s.other.fetch(BASE, &mut [0]);
+    No "AddressSpace::read_forced": |s| _ = s.other.read_forced(BASE, &mut [0]);
     No "AddressSpace::write": |s| _ = s.other.write(BASE, &[1]);
     No "AddressSpace::write_forced": |s| _ = s.other.write_forced(BASE, &[1]);
     No "AddressSpace::update_u32": |s| _ = s.other.update_u32(BASE, &mut |_| None);
@@ -149,6 +150,7 @@ calls! {
     No "AddressSpace::next_mapping": |s| _ = s.space.next_mapping(BASE);
     No "AddressSpace::next_vma": |s| _ = s.space.next_vma(BASE);
     No "AddressSpace::next_smaps": |s| _ = s.space.next_smaps(BASE);
+    No "AddressSpace::pagemap": |s| s.space.pagemap(BASE, PAGE, &mut |_| ());
     No "AddressSpace::mincore": |s| _ = s.space.mincore(BASE, PAGE, &mut |_, _| ());
     No "AddressSpace::test_young": |s| _ = s.space.test_young(BASE, PAGE);
     No "AddressSpace::test_and_clear_young": |s| _ = s.space.test_and_clear_young(BASE, PAGE);

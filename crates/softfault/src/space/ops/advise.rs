@@ -160,6 +160,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<(), MadviseError> {
         let nr = pool.order().nr_pages();
         match action {
+            // Refused below, whatever the flags are.
+            Action::Flags(VmaFlags::WIPEONFORK, _) => self.advise_usual(writer, vma, part, action),
+            Action::Flags(set, clear) if (vma.flags - *clear) | *set == vma.flags => Ok(()),
             Action::Flags(..) if self.cuts_page_of_pool(writer, part) => Err(MadviseError::NotHugePages),
             Action::Drop | Action::DropLocked if !part.start.0.is_multiple_of(nr) => Err(MadviseError::NotHugePages),
             Action::Drop | Action::DropLocked => {

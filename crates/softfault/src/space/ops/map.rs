@@ -233,12 +233,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Some(given) if given.object != ObjectId::NONE => Backing::Object,
                 _ => Backing::Private,
             };
-            let found = if let Some(order) = self.pages_of_pool(given, flags) {
-                self.find_hole_of_huge_pages(&tree, addr, nr_pages, order)
-            } else if flags.contains(MapFlags::BITS_32) {
-                self.find_hole_below_2g(&tree, addr, nr_pages)
-            } else {
-                self.find_hole_for(&tree, addr, nr_pages, backing)
+            let found = match self.pages_of_pool(given, flags) {
+                of_pool if flags.contains(MapFlags::BITS_32) => {
+                    self.find_hole_below_2g(&tree, addr, nr_pages, of_pool.unwrap_or(Order::BASE))
+                }
+                Some(order) => self.find_hole_of_huge_pages(&tree, addr, nr_pages, order),
+                None => self.find_hole_for(&tree, addr, nr_pages, backing),
             };
             found.ok_or(MmapError::NoHole)?
         };

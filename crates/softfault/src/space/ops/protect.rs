@@ -23,7 +23,7 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         BadProt: EINVAL = "prot: should be made of PROT_READ, PROT_WRITE, PROT_EXEC, PROT_SEM and one of PROT_GROWSDOWN and PROT_GROWSUP",
         NotGrowing: EINVAL = "prot: PROT_GROWSDOWN, PROT_GROWSUP: the mapping does not grow that way",
-        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool",
+        NotHugePages: EINVAL = "addr, length: should not end within a page of a pool whose rights change",
         Wraps: ENOMEM = "length: should not wrap around",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; those before it were changed",
         NeverWritable: EACCES = "prot: PROT_WRITE: a mapping of the range shows memory that may only be read; those before it were changed",
@@ -81,7 +81,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         loop {
             // Each time: another thread may have mapped pages of a pool while the lock was not held.
-            if self.cuts_page_of_pool(&writer, rest) {
+            if self.changes_part_of_pool_page(&writer, rest, &|vma| vma.flags.with_rights(rights) != vma.flags) {
                 return Err(MprotectError::NotHugePages);
             }
             let mapped = self.mapped_prefix(&writer, rest);
@@ -175,10 +175,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if range.is_empty() {
             return Ok(());
         }
-        let mut lost = Rights::empty();
+        let (mut lost, mut changed) = (Rights::empty(), None);
         let protected = &mut |vma: &Vma| {
             lost |= vma.flags.rights() - rights;
-            Vma { flags: vma.flags.with_rights(rights), ..*vma }
+            let new = Vma { flags: vma.flags.with_rights(rights), ..*vma };
+            if new.flags != vma.flags {
+                changed =
+                    Some(PageRange::new(changed.map_or(vma.range.start, |all: PageRange| all.start), vma.range.end));
+            }
+            new
         };
         let edit = self.prepare_rewrite(writer, range, protected, MprotectError::TooManyVmas)?;
         let retired = edit.publish();
@@ -188,7 +193,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let retired = self.with_deferred(writer, retired);
             self.wait_for_readers();
             retired.free();
-            self.sweep_rights(writer, range, rights, lost);
+            // Not the ends that do not change: one may be in the middle of a page of a pool, which nobody may split (I58).
+            if let Some(changed) = changed {
+                self.sweep_rights(writer, changed, rights, lost);
+            }
         } else {
             retired.free();
         }

@@ -71,6 +71,7 @@ fn locks_and_reports() {
         each("AddressSpace::next_vma", |addr| _ = space.next_vma(addr));
         each("AddressSpace::next_mapping", |addr| _ = space.next_mapping(addr));
         each("AddressSpace::next_smaps", |addr| _ = space.next_smaps(addr));
+        pairs("AddressSpace::pagemap", |addr, len| space.pagemap(addr, len, &mut |_| {}));
         each("AddressSpace::vma", |addr| _ = space.vma(addr));
         each("AddressSpace::page_state", |addr| _ = space.page_state(addr));
         call("AddressSpace::rss_pages", || space.rss_pages());
@@ -103,6 +104,7 @@ fn bytes() {
         let (space, mut bytes) = (w.space, [0; 3 * PAGE as usize]);
         each("AddressSpace::read", |addr| _ = space.read(addr, &mut bytes));
         each("AddressSpace::fetch", |addr| _ = space.fetch(addr, &mut bytes));
+        each("AddressSpace::read_forced", |addr| _ = space.read_forced(addr, &mut bytes));
         each("AddressSpace::write", |addr| _ = space.write(addr, &bytes));
         each("AddressSpace::write_forced", |addr| _ = space.write_forced(addr, &bytes));
         each("AddressSpace::update_u32", |addr| _ = space.update_u32(addr, &mut |old| Some(!old)));
