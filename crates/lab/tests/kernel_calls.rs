@@ -1,6 +1,6 @@
 //! Every flag of every memory call, buffers that end in the middle, and questions about other calls and the CPU, asked on
-//! this host and on the reference kernel: `crates/kernel/programs/{memcalls,memlimits,copies,othercalls,cpucalls}.c`. The
-//! answers are the same but for the differences in the tables here, each with its reason.
+//! this host and on the reference kernel: `crates/kernel/programs/{memcalls,memlimits,copies,procmem,othercalls,cpucalls}.c`.
+//! The answers are the same but for the differences in the tables here, each with its reason.
 
 mod programs;
 
@@ -127,6 +127,15 @@ fn copies_that_end_in_the_middle_are_told_as_by_linux() {
     for cpus in ["1", "2"] {
         let questions = compare_on(cpus, "copies", Libc::Musl, &[], &[]);
         assert!(questions.len() > 1000, "{} questions", questions.len());
+    }
+}
+
+/// `/proc/self/mem`, `pagemap`, the attachments of a segment.
+#[test]
+fn memory_is_seen_from_outside_as_on_linux() {
+    for cpus in ["1", "2"] {
+        let questions = compare_on(cpus, "procmem", Libc::Musl, &[], &[]);
+        assert!(questions.len() > 700, "{} questions", questions.len());
     }
 }
 

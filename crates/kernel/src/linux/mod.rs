@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attached;
 mod entry;
 pub mod errno;
 pub mod file;

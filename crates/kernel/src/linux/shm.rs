@@ -110,10 +110,6 @@ impl Segment {
     pub fn change(&self, f: impl FnOnce(&mut Meta)) {
         f(&mut self.meta.lock());
     }
-    /// How many times it is attached: what is mapped of it, in whole segments.
-    pub fn nr_attached(&self) -> u64 {
-        self.object.nr_mapped_pages().div_ceil(self.nr_pages())
-    }
     /// Its place in the table.
     pub fn index(&self) -> u32 {
         self.id & ((1 << INDEX_BITS) - 1)

@@ -11,7 +11,7 @@ use crate::port::mm::{Space, USER_END, get};
 use alloc::string::ToString;
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
-use softfault::{LookupRefused, VmaFlags};
+use softfault::{AccessError, PagemapPage, VmaFlags};
 
 const NS_PER_TICK: u64 = 10_000_000;
 /// Of an environment that a program has made endless, this much is shown.
@@ -233,33 +233,51 @@ pub fn write_environment(mm: &Mm, out: &mut Buffer) -> errno::Result<()> {
     Ok(())
 }
 
-/// `mem`: the program's bytes at these addresses.
+/// `mem`: the program's bytes at these addresses, whatever rights it has there.
 pub fn read_memory(space: &Space, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
-    space.read(offset, into).map(|()| into.len()).map_err(|_| Errno::EIO)
+    accessed(into.len(), space.read_forced(offset, into))
 }
 
-/// `pagemap`: a word for each page, with a bit for presence and, for root, the
-/// frame's number.
+/// The same the other way.
+pub fn write_memory(space: &Space, offset: u64, from: &[u8]) -> errno::Result<usize> {
+    accessed(from.len(), space.write_forced(offset, from))
+}
+
+/// Bytes that were accessed: those before the first that is not there. EIO if there are none.
+fn accessed(len: usize, result: Result<(), AccessError>) -> errno::Result<usize> {
+    match result {
+        Ok(()) => Ok(len),
+        Err(AccessError { copied_bytes: 0, .. }) => Err(Errno::EIO),
+        Err(error) => Ok(error.copied_bytes),
+    }
+}
+
+/// `pagemap`: a word for each page, with bits for its state and, for root, the frame's number.
 pub fn read_pagemap(space: &Space, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+    const EXCLUSIVE: u64 = 1 << 56;
+    const GUARD: u64 = 1 << 58;
+    const OF_FILE: u64 = 1 << 61;
+    const SWAPPED: u64 = 1 << 62;
     const PRESENT: u64 = 1 << 63;
     if !offset.is_multiple_of(8) || !into.len().is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
-    // For a number without a reference one has to subscribe. Nobody acts on this
-    // one, so what changes meanwhile is no matter.
-    let subscription = space.subscribe();
-    let mut done = 0;
-    for (page, word) in (offset / 8..USER_END / 4096).zip(into.chunks_exact_mut(8)) {
-        let found = loop {
-            match subscription.lookup(space, page * 4096) {
-                Err(LookupRefused::UnderWay) => crate::port::mailbox::poll(),
-                found => break found,
-            }
+    let first = offset / 8;
+    let nr_pages = (USER_END / 4096).saturating_sub(first).min(into.len() as u64 / 8);
+    let words = &mut into[..nr_pages as usize * 8];
+    words.fill(0);
+    space.pagemap(first * 4096, nr_pages * 4096, &mut |entry| {
+        let exclusive = |yes: bool| if yes { EXCLUSIVE } else { 0 };
+        let word = match entry.page {
+            PagemapPage::Private { pfn, is_exclusive } => PRESENT | exclusive(is_exclusive) | u64::from(pfn.0),
+            PagemapPage::Object { pfn, is_exclusive } => PRESENT | OF_FILE | exclusive(is_exclusive) | u64::from(pfn.0),
+            PagemapPage::Zero => PRESENT,
+            PagemapPage::Absent => SWAPPED,
+            PagemapPage::Guard => GUARD | SWAPPED,
+            _ => 0,
         };
-        let entry = found.map_or(0, |found| PRESENT | u64::from(found.translation.pfn.0));
-        word.copy_from_slice(&entry.to_le_bytes());
-        done += 8;
-    }
-    drop(space.unsubscribe(subscription));
-    Ok(done)
+        let at = (entry.addr / 4096 - first) as usize * 8;
+        words[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    });
+    Ok(words.len())
 }

@@ -221,8 +221,7 @@ impl Generate for Fact {
         match of.what {
             What::Memory => {
                 let mm = subject.process()?.mm().ok_or(Errno::ESRCH)?;
-                mm.space.write_forced(offset, bytes).map_err(|_| Errno::EIO)?;
-                Ok(bytes.len())
+                memory::write_memory(&mm.space, offset, bytes)
             }
             What::Sink => Ok(bytes.len()),
             What::Text(_) if of.name == COMM => {

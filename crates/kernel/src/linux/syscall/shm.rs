@@ -2,6 +2,7 @@
 //! who may have huge pages.
 
 use super::call::{Call, to_errno};
+use crate::linux::attached::nr_attached;
 use crate::linux::errno::{self, Errno};
 use crate::linux::knobs::{HUGETLB_SHM_GROUP, SHMALL, SHMMAX, SHMMNI};
 use crate::linux::process::identity::{Capability, Identity};
@@ -205,7 +206,7 @@ fn status(segment: &Segment) -> Status {
         changed_s: meta.changed_s,
         creator_pid: segment.creator_pid,
         last_pid: meta.last_pid,
-        nr_attached: segment.nr_attached(),
+        nr_attached: nr_attached(segment),
         unused: [0; 2],
     }
 }
