@@ -6,7 +6,7 @@ use super::options::Options;
 use super::record::{self, Ran};
 use super::system::System;
 use super::table;
-use crate::run::content::Content;
+use crate::run::content::{About, Content, Entry};
 use crate::run::files::Payload;
 use crate::run::packets::End;
 use crate::run::qemu::{Machine, Outcome, Output};
@@ -26,6 +26,11 @@ const PROBE_AS_INIT: &str = "/.softfault-init";
 const HUGE_PAGES: &str = "/.softfault/huge-pages";
 /// Lines of Linux's log that tell why it ended early.
 const NR_LOG_LINES: usize = 12;
+
+/// A file that this command adds.
+fn made(path: &str, mode: u32, bytes: &[u8]) -> Entry {
+    Entry { path: path.to_owned(), about: About::made(mode, 0), content: Content::File(bytes.to_vec()) }
+}
 
 /// Everything that the boots have in common.
 pub struct Bench {
@@ -75,10 +80,9 @@ impl Bench {
                 (System::Linux, None) => continue,
             };
             let mut inside = payload.clone();
-            inside.files.push((path.to_owned(), Content::File { bytes: image::PROBE.to_vec(), mode: 0o755 }));
+            inside.files.push(made(path, 0o755, image::PROBE));
             if system == System::Linux {
-                let bytes = options.huge_pages().as_bytes().to_vec();
-                inside.files.push((HUGE_PAGES.to_owned(), Content::File { bytes, mode: 0o644 }));
+                inside.files.push(made(HUGE_PAGES, 0o644, options.huge_pages().as_bytes()));
             }
             let mut command = vec![path.as_bytes().to_vec(), marker.clone().into_bytes()];
             command.extend(words.iter().cloned());

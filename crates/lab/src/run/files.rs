@@ -1,6 +1,7 @@
 //! The files that go into the machine, and which of them is the program.
 
-use super::content::Content;
+use super::content::{About, Content, Entry};
+use super::room::{Room, read_at_most};
 use super::{MachineOptions, RunError, host_folder};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Everything that is packed.
 #[derive(Clone)]
 pub struct Payload {
-    /// Path inside the machine (absolute), content; folders before what is in them.
-    pub files: Vec<(String, Content)>,
+    /// Folders before what is in them.
+    pub files: Vec<Entry>,
     /// The program's path inside the machine, and its arguments.
     pub command: Vec<Vec<u8>>,
 }
@@ -49,26 +50,14 @@ fn split(spec: &str) -> Result<(PathBuf, String), RunError> {
 /// Permissions of a file that `--file` names: a program that is named is meant to run.
 const EXECUTABLE: u32 = 0o755;
 
-/// The sizes in an archive have 32 bits, and QEMU loads none that is larger.
-const MOST_BYTES: u64 = u32::MAX as u64;
-
-/// Refuses an argument with which the files would have more than `most` bytes.
-fn check_size(argument: &str, files: &[(String, Content)], more: u64, most: u64) -> Result<(), RunError> {
-    // A header and a name of 4 KiB, at most, and the ends of both.
-    let bytes_of =
-        |content: &Content| 4608 + if let Content::File { bytes, .. } = content { bytes.len() as u64 } else { 0 };
-    let bytes: u64 = files.iter().map(|(_, content)| bytes_of(content)).sum();
-    if bytes.saturating_add(more) < most {
-        return Ok(());
-    }
-    Err(wrong(format!("{argument}: the files should have less than 4 GiB, all together")))
-}
-
-/// Reads the file that goes beside `files`.
-fn read(argument: &str, path: &Path, files: &[(String, Content)]) -> Result<Vec<u8>, RunError> {
-    let bytes = fs::metadata(path).map_or(0, |about| about.len());
-    check_size(argument, files, bytes, MOST_BYTES)?;
-    fs::read(path).map_err(|e| wrong(format!("{argument}: should be a readable file: {e}")))
+/// Reads a file that an argument names. It belongs to root, and has its time on the host.
+fn read(argument: &str, path: &Path, room: &mut Room) -> Result<(About, Vec<u8>), RunError> {
+    let unreadable = |e| wrong(format!("{argument}: should be a readable file: {e}"));
+    let host = fs::metadata(path).map_err(unreadable)?;
+    room.clone().take(argument, host.len())?;
+    let bytes = read_at_most(path, room.most_bytes()).map_err(unreadable)?;
+    room.take(argument, bytes.len() as u64)?;
+    Ok((About::made(EXECUTABLE, About::of(&host).modified_s), bytes))
 }
 
 /// Whether the bytes can be a program; the kernel looks closer.
@@ -85,27 +74,26 @@ fn is_script(bytes: &[u8]) -> bool {
 impl Payload {
     /// Reads what the options name, and finds the program.
     pub fn collect(options: &MachineOptions, command: &[OsString]) -> Result<Payload, RunError> {
-        let mut files = Vec::new();
+        let (mut files, mut room) = (Vec::new(), Room::of_archive());
         if let Some(root) = &options.root {
-            let left_out = host_folder::add(&mut files, root)?;
-            check_size(&format!("--root {}", root.display()), &files, 0, MOST_BYTES)?;
-            if !left_out.is_empty() {
-                eprintln!("softfault: --root {}: left out ({left_out})", root.display());
+            for note in host_folder::add(&mut files, root, &mut room)? {
+                eprintln!("softfault: --root {}: {note}", root.display());
             }
         }
         let nr_from_root = files.len();
         for spec in &options.files {
             let (source, destination) = split(spec)?;
-            if files[nr_from_root..].iter().any(|(path, _)| *path == destination) {
+            if files[nr_from_root..].iter().any(|entry| entry.path == destination) {
                 return Err(wrong(format!("--file {spec}: there should be one file only at {destination}")));
             }
-            let content = Content::File { bytes: read(&format!("--file {spec}"), &source, &files)?, mode: EXECUTABLE };
-            match files[..nr_from_root].iter_mut().find(|(path, _)| *path == destination) {
-                Some((_, of_root)) => *of_root = content,
-                None => files.push((destination, content)),
+            let (about, bytes) = read(&format!("--file {spec}"), &source, &mut room)?;
+            let entry = Entry { path: destination, about, content: Content::File(bytes) };
+            match files[..nr_from_root].iter_mut().find(|of_root| of_root.path == entry.path) {
+                Some(of_root) => *of_root = entry,
+                None => files.push(entry),
             }
         }
-        let program = add_program(&mut files, Path::new(&command[0]))?;
+        let program = add_program(&mut files, Path::new(&command[0]), &mut room)?;
         let mut whole = vec![program.into_bytes()];
         whole.extend(command[1..].iter().map(|a| a.as_bytes().to_vec()));
         Ok(Payload { files, command: whole })
@@ -113,7 +101,7 @@ impl Payload {
 }
 
 /// Returns the content at an absolute path, links followed as a kernel would.
-fn resolve<'a>(files: &'a [(String, Content)], path: &Path) -> Option<&'a Content> {
+fn resolve<'a>(files: &'a [Entry], path: &Path) -> Option<&'a Content> {
     let mut rest: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
     let mut at = PathBuf::new();
     let mut found = None;
@@ -126,7 +114,7 @@ fn resolve<'a>(files: &'a [(String, Content)], path: &Path) -> Option<&'a Conten
             b".." => _ = at.pop(),
             _ => at.push(&name),
         }
-        found = files.iter().find(|(path, _)| Path::new(path) == at).map(|(_, content)| content);
+        found = files.iter().find(|entry| Path::new(&entry.path) == at).map(|entry| &entry.content);
         if let Some(Content::Link(target)) = found {
             at.pop();
             rest.extend(Path::new(OsStr::from_bytes(target)).iter().rev().map(OsString::from));
@@ -137,11 +125,11 @@ fn resolve<'a>(files: &'a [(String, Content)], path: &Path) -> Option<&'a Conten
 
 /// Finds the program among the files, or on the host and adds it; gives its path
 /// inside the machine.
-fn add_program(files: &mut Vec<(String, Content)>, program: &Path) -> Result<String, RunError> {
+fn add_program(files: &mut Vec<Entry>, program: &Path, room: &mut Room) -> Result<String, RunError> {
     let name = program.display().to_string();
     match resolve(files, program) {
         Some(Content::Folder) => return Err(wrong(format!("{name}: should be a program, and is a folder"))),
-        Some(Content::File { bytes, .. }) if !is_script(bytes) => return check_program(&name, bytes).map(|()| name),
+        Some(Content::File(bytes)) if !is_script(bytes) => return check_program(&name, bytes).map(|()| name),
         Some(_) => return Ok(name),
         None => {}
     }
@@ -152,12 +140,12 @@ fn add_program(files: &mut Vec<(String, Content)>, program: &Path) -> Result<Str
         Some(path) if program.is_absolute() => path.to_owned(),
         _ => default_destination(program).ok_or_else(|| wrong(format!("{name}: should be a name in UTF-8")))?,
     };
-    if files.iter().any(|(path, _)| *path == inside) {
+    if files.iter().any(|entry| entry.path == inside) {
         return Err(wrong(format!("{name}: a file is at {inside} already; should be called by that path")));
     }
-    let bytes = read(&name, program, files)?;
+    let (about, bytes) = read(&name, program, room)?;
     check_program(&name, &bytes)?;
-    files.push((inside.clone(), Content::File { bytes, mode: EXECUTABLE }));
+    files.push(Entry { path: inside.clone(), about, content: Content::File(bytes) });
     Ok(inside)
 }
 
@@ -177,24 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn files_that_no_archive_holds_are_refused_by_their_argument() {
-        let file = |nr_bytes| ("/a".to_string(), Content::File { bytes: vec![0; nr_bytes], mode: 0o755 });
-        assert!(check_size("--root x", &[file(1000), file(1000)], 0, 20_000).is_ok());
-        let refused = |files: &[_], more| check_size("--file x", files, more, 20_000).map_err(|e| e.to_string());
-        let why = "--file x: the files should have less than 4 GiB, all together".to_string();
-        assert_eq!(refused(&[file(10_800)], 4592), Err(why.clone()));
-        assert_eq!(refused(&[file(10_800)], 4591), Ok(()));
-        assert_eq!(refused(&[], u64::MAX), Err(why));
-    }
-
-    #[test]
     fn links_are_followed() {
-        let link = |to: &str| Content::Link(to.as_bytes().to_vec());
-        let file = Content::File { bytes: b"x".to_vec(), mode: 0o755 };
-        let at = |path: &str, content: Content| (path.to_string(), content);
-        let mut files = vec![at("/bin", link("usr/bin")), at("/usr", Content::Folder), at("/usr/bin/sh", link("dash"))];
-        files.extend([at("/usr/bin/dash", file), at("/up", link("../usr")), at("/round", link("/round"))]);
-        let is_file = |path: &str| matches!(resolve(&files, Path::new(path)), Some(Content::File { .. }));
+        let at = |path: &str, content: Content| Entry { path: path.into(), about: About::made(0, 0), content };
+        let link = |path: &str, to: &str| at(path, Content::Link(to.as_bytes().to_vec()));
+        let mut files = vec![link("/bin", "usr/bin"), at("/usr", Content::Folder), link("/usr/bin/sh", "dash")];
+        let file = at("/usr/bin/dash", Content::File(b"x".to_vec()));
+        files.extend([file, link("/up", "../usr"), link("/round", "/round")]);
+        let is_file = |path: &str| matches!(resolve(&files, Path::new(path)), Some(Content::File(_)));
         assert!(is_file("/bin/sh") && is_file("/usr/bin/dash") && is_file("/up/./bin/../bin/sh"));
         assert!(!is_file("/bin") && !is_file("/bin/ash") && !is_file("/round") && !is_file("bin/sh"));
         assert!(matches!(resolve(&files, Path::new("/usr")), Some(Content::Folder)));

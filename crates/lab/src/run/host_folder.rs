@@ -1,14 +1,16 @@
 //! A folder of the host that becomes the machine's file system. Sockets, devices and
 //! unreadable files are left out and counted.
+//!
+//! First all entries are found, then they are read: files that are too many or too large for
+//! an archive are refused before memory is filled with them.
 
 use super::RunError;
-use super::content::Content;
+use super::content::{About, Content, Entry};
+use super::room::{Room, read_at_most};
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Entries that were left out.
@@ -52,13 +54,47 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// Adds what is below the folder, which itself has to be readable.
-pub fn add(files: &mut Vec<(String, Content)>, folder: &Path) -> Result<LeftOut, RunError> {
-    let mut left_out = LeftOut::default();
-    let names = names(folder, &mut left_out)
-        .map_err(|e| RunError::Argument(format!("--root {}: should be readable: {e}", folder.display())))?;
-    add_all(files, folder, names, "", &mut left_out);
-    Ok(left_out)
+/// An entry that was found.
+struct Found {
+    source: PathBuf,
+    path: String,
+    host: Metadata,
+}
+
+/// A folder that is being read.
+struct Walk<'a> {
+    argument: String,
+    /// Taken from for each entry that is found.
+    expected: Room,
+    room: &'a mut Room,
+    found: Vec<Found>,
+    left_out: LeftOut,
+    /// Entries whose time no archive holds, and the first of them.
+    nr_redated: usize,
+    first_redated: PathBuf,
+}
+
+/// Adds the folder, which has to be readable, and what is in it. Returns notes for the user.
+pub fn add(files: &mut Vec<Entry>, folder: &Path, room: &mut Room) -> Result<Vec<String>, RunError> {
+    let argument = format!("--root {}", folder.display());
+    let unreadable = |e| RunError::Argument(format!("{argument}: should be readable: {e}"));
+    let mut walk = Walk {
+        argument: argument.clone(),
+        expected: room.clone(),
+        room,
+        found: Vec::new(),
+        left_out: LeftOut::default(),
+        nr_redated: 0,
+        first_redated: PathBuf::new(),
+    };
+    let host = fs::metadata(folder).map_err(unreadable)?;
+    let names = names(folder, &mut walk.left_out).map_err(unreadable)?;
+    walk.found.push(Found { source: folder.to_owned(), path: "/".to_owned(), host });
+    walk.find_all(folder, names, "")?;
+    for found in std::mem::take(&mut walk.found) {
+        walk.read(files, found)?;
+    }
+    Ok(walk.notes())
 }
 
 /// The names in a folder, in order.
@@ -75,50 +111,79 @@ fn sorted(folder: &Path, entries: impl Iterator<Item = io::Result<OsString>>, le
     names
 }
 
-fn add_all(
-    files: &mut Vec<(String, Content)>,
-    folder: &Path,
-    names: Vec<OsString>,
-    inside: &str,
-    left_out: &mut LeftOut,
-) {
-    for name in names {
-        let source = folder.join(&name);
-        let Some(name) = name.to_str() else {
-            left_out.nr_unnamed += 1;
-            left_out.note(&source, "its name is not UTF-8");
-            continue;
-        };
-        if let Err(why) = add_one(files, &source, format!("{inside}/{name}"), left_out) {
-            left_out.unreadable(&source, &why);
+impl Walk<'_> {
+    fn find_all(&mut self, folder: &Path, names: Vec<OsString>, inside: &str) -> Result<(), RunError> {
+        for name in names {
+            let source = folder.join(&name);
+            match name.to_str() {
+                Some(name) => self.find(source, format!("{inside}/{name}"))?,
+                None => {
+                    self.left_out.nr_unnamed += 1;
+                    self.left_out.note(&source, "its name is not UTF-8");
+                }
+            }
         }
+        Ok(())
     }
-}
-
-/// Adds what is at `source`, a folder with what is in it.
-fn add_one(
-    files: &mut Vec<(String, Content)>,
-    source: &Path,
-    destination: String,
-    left_out: &mut LeftOut,
-) -> io::Result<()> {
-    let about = fs::symlink_metadata(source)?;
-    if about.is_dir() {
-        // One that cannot be read is there, and empty.
-        files.push((destination.clone(), Content::Folder));
-        let names = names(source, left_out)?;
-        add_all(files, source, names, &destination, left_out);
-    } else if about.is_symlink() {
-        let target = fs::read_link(source)?;
-        files.push((destination, Content::Link(target.as_os_str().as_bytes().to_vec())));
-    } else if about.is_file() {
-        let bytes = fs::read(source)?;
-        files.push((destination, Content::File { bytes, mode: about.permissions().mode() & 0o7777 }));
-    } else {
-        left_out.nr_special += 1;
-        left_out.note(source, "a socket, pipe or device");
+    /// Finds the entry at `source`, and what is in it if it is a folder.
+    fn find(&mut self, source: PathBuf, path: String) -> Result<(), RunError> {
+        let host = match fs::symlink_metadata(&source) {
+            Ok(host) => host,
+            Err(why) => {
+                self.left_out.unreadable(&source, &why);
+                return Ok(());
+            }
+        };
+        if !host.is_dir() && !host.is_file() && !host.is_symlink() {
+            self.left_out.nr_special += 1;
+            self.left_out.note(&source, "a socket, pipe or device");
+            return Ok(());
+        }
+        self.expected.take(&self.argument, if host.is_file() { host.len() } else { 0 })?;
+        let is_dir = host.is_dir();
+        self.found.push(Found { source: source.clone(), path: path.clone(), host });
+        if is_dir {
+            // One that cannot be read is there, and empty.
+            match names(&source, &mut self.left_out) {
+                Ok(names) => self.find_all(&source, names, &path)?,
+                Err(why) => self.left_out.unreadable(&source, &why),
+            }
+        }
+        Ok(())
     }
-    Ok(())
+    fn read(&mut self, files: &mut Vec<Entry>, Found { source, path, host }: Found) -> Result<(), RunError> {
+        let content = if host.is_dir() {
+            Ok(Content::Folder)
+        } else if host.is_symlink() {
+            fs::read_link(&source).map(|target| Content::Link(target.into_os_string().into_encoded_bytes()))
+        } else {
+            read_at_most(&source, self.room.most_bytes()).map(Content::File)
+        };
+        let content = match content {
+            Ok(content) => content,
+            Err(why) => {
+                self.left_out.unreadable(&source, &why);
+                return Ok(());
+            }
+        };
+        self.room.take(&self.argument, if let Content::File(bytes) = &content { bytes.len() as u64 } else { 0 })?;
+        if !About::holds_time_of(&host) {
+            self.nr_redated += 1;
+            if self.nr_redated == 1 {
+                self.first_redated = source;
+            }
+        }
+        files.push(Entry { path, about: About::of(&host), content });
+        Ok(())
+    }
+    fn notes(&self) -> Vec<String> {
+        let left_out = (!self.left_out.is_empty()).then(|| format!("left out ({})", self.left_out));
+        let redated = (self.nr_redated > 0).then(|| {
+            let (nr, first) = (self.nr_redated, self.first_redated.display());
+            format!("times before 1970 or after 2106 are the nearest that an archive holds: {nr}; the first is {first}")
+        });
+        [left_out, redated].into_iter().flatten().collect()
+    }
 }
 
 #[cfg(test)]

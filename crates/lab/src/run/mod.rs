@@ -15,6 +15,7 @@ mod options;
 mod packet;
 pub mod packets;
 pub mod qemu;
+mod room;
 pub mod scratch;
 pub mod verdict;
 

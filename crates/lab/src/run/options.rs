@@ -44,8 +44,8 @@ pub struct MachineOptions {
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub files: Vec<String>,
 
-    /// Use a folder of the host as the machine's file system; `--file` adds to it. Sockets, devices and unreadable
-    /// files are left out
+    /// Use a folder of the host as the machine's file system, with permissions, owners and times; `--file` adds to it.
+    /// Sockets, devices and unreadable files are left out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 

@@ -6,7 +6,7 @@
 
 mod keys;
 
-use crate::run::content::Content;
+use crate::run::content::{About, Content, Entry};
 use crate::run::files::Payload;
 use crate::run::qemu::{Machine, Output};
 use crate::run::scratch::Scratch;
@@ -85,10 +85,12 @@ fn payload(options: &Options) -> Result<Payload, RunError> {
     machine.files.push(format!("{}:{BUSYBOX}", busybox.display()));
     let command: Vec<OsString> = [BUSYBOX, "sh"].map(OsString::from).into();
     let mut payload = Payload::collect(&machine, &command)?;
+    let modified_s = payload.files.iter().find(|entry| entry.path == BUSYBOX).map_or(0, |entry| entry.about.modified_s);
     for name in applets(&busybox)? {
         let path = format!("/bin/{name}");
-        if payload.files.iter().all(|(taken, _)| *taken != path) {
-            payload.files.push((path, Content::Link(b"busybox".to_vec())));
+        if payload.files.iter().all(|entry| entry.path != path) {
+            let content = Content::Link(b"busybox".to_vec());
+            payload.files.push(Entry { path, about: About::made(0o777, modified_s), content });
         }
     }
     Ok(payload)

@@ -13,6 +13,12 @@ pub struct Item {
     pub name: &'static [u8],
     /// Type and rights.
     pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When it was changed: seconds since 1970.
+    pub modified_s: u64,
     /// Its content; of a link, where it leads.
     pub bytes: &'static [u8],
 }
@@ -22,6 +28,9 @@ pub fn items() -> impl Iterator<Item = Item> {
     cpio_reader::iter_files(info::archive()).map(|entry| Item {
         name: entry.name().trim_start_matches("./").trim_start_matches('/').as_bytes(),
         mode: entry.mode().bits(),
+        uid: entry.uid(),
+        gid: entry.gid(),
+        modified_s: entry.mtime(),
         bytes: entry.file(),
     })
 }

@@ -5,7 +5,7 @@ use super::archive::{self, Item};
 use super::change::{self, New};
 use super::content::Content;
 use super::inode::generated::Node;
-use super::inode::{Body, Inode};
+use super::inode::{Body, Inode, Meta};
 use super::inode::{generated, names};
 use super::tree::{self, Entry};
 use super::walk::{self, Follow};
@@ -37,6 +37,8 @@ pub mod device {
         major << 8 | minor & 0xff | (minor & !0xff) << 12
     }
 }
+
+const NS_PER_S: i64 = 1_000_000_000;
 
 const DEVICES: [(&str, u64); 7] = [
     ("null", device::NULL),
@@ -86,10 +88,12 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<()> {
+fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<Arc<Inode>> {
     let (parent, name) = split(path);
     let parent = dir(parent, 0o755)?;
-    tree::insert(&parent, Entry::new(name, &Inode::new(body, mode)?)?)
+    let inode = Inode::new(body, mode)?;
+    tree::insert(&parent, Entry::new(name, &inode)?)?;
+    Ok(inode)
 }
 
 /// Adds the entries that are there whatever the archive has.
@@ -133,26 +137,46 @@ fn usual() -> errno::Result<()> {
 }
 
 fn from_archive() -> errno::Result<()> {
-    for item in archive::items() {
-        if item.name.starts_with(b".softfault/") {
-            continue;
-        }
+    for item in entries() {
         match add(&item) {
-            Ok(()) => {}
+            Ok(inode) => inode.change(|meta| describe(meta, &item)),
             Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
             Err(errno) => log!("/{}: left out: {errno}", item.name.escape_ascii()),
+        }
+    }
+    // Each name that was put into a directory has changed its time.
+    for item in entries().filter(|item| item.mode & S_IFMT == S_IFDIR) {
+        if let Ok(inode) = dir(item.name, 0o755) {
+            inode.change(|meta| set_times(meta, &item));
         }
     }
     Ok(())
 }
 
-fn add(item: &Item) -> errno::Result<()> {
+/// The entries of the archive that are files of the tree.
+fn entries() -> impl Iterator<Item = Item> {
+    archive::items().filter(|item| !item.name.starts_with(b".softfault/"))
+}
+
+/// Gives a file the rights, owner and times of its entry.
+fn describe(meta: &mut Meta, item: &Item) {
+    meta.mode = item.mode & 0o7777;
+    // As chown(2): these numbers are nobody's.
+    meta.uid = if item.uid == u32::MAX { meta.uid } else { item.uid };
+    meta.gid = if item.gid == u32::MAX { meta.gid } else { item.gid };
+    set_times(meta, item);
+}
+
+/// An archive has one time of each entry, in seconds. The time of the last change of anything is that of the boot.
+fn set_times(meta: &mut Meta, item: &Item) {
+    let ns = (item.modified_s as i64).saturating_mul(NS_PER_S);
+    (meta.accessed_ns, meta.modified_ns) = (ns, ns);
+}
+
+fn add(item: &Item) -> errno::Result<Arc<Inode>> {
     let mode = item.mode & 0o7777;
     let body = match item.mode & S_IFMT {
-        S_IFDIR => {
-            dir(item.name, 0o755)?.change(|meta| meta.mode = mode);
-            return Ok(());
-        }
+        S_IFDIR => return dir(item.name, 0o755),
         S_IFREG => Body::File(Content::new(item.bytes)),
         S_IFLNK => Body::Symlink(item.bytes.into()),
         S_IFIFO => Body::Pipe(crate::linux::file::pipe::Pipe::fifo()?),
