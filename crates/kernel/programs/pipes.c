@@ -1,4 +1,4 @@
-/* Pipes between threads, poll, event counters, epoll, files of the machine. */
+/* Pipes between threads, one at a time and several, poll, event counters, epoll, files of the machine. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +47,100 @@ static void stream(void) {
     }
     CHECK(nr == 0 && received == TOTAL);
     CHECK(pthread_join(thread, 0) == 0 && close(ends[0]) == 0);
+}
+
+enum { PAGE = 4096, NR_PAGES = 16000, ROUND = 16, PART = 8, MESSAGE = 30000, NR_ROUNDS = 300 };
+
+/* Each page of the stream says which it is. Those of one read follow each other, and of one write, too. */
+static void *page_reader(void *argument) {
+    static _Thread_local unsigned char pages[PART][PAGE];
+    long nr, all = 0, number = 0, last = 0;
+    while ((nr = read(ends[0], pages, sizeof pages)) > 0) {
+        CHECK(nr % PAGE == 0);
+        for (long i = 0; i < nr / PAGE; i++, last = number, all++) {
+            memcpy(&number, pages[i], sizeof number);
+            CHECK(i == 0 || number == last + 1);
+        }
+    }
+    CHECK(nr == 0);
+    *(long *)argument = all;
+    return 0;
+}
+
+static void two_readers(void) {
+    static unsigned char pages[ROUND][PAGE];
+    pthread_t threads[2];
+    long seen[2];
+    CHECK(pipe(ends) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], 0, page_reader, &seen[i]) == 0);
+    for (long number = 0; number < NR_PAGES;) {
+        for (int i = 0; i < ROUND; i++, number++)
+            memcpy(pages[i], &number, sizeof number);
+        CHECK(write(ends[1], pages, sizeof pages) == (long)sizeof pages);
+    }
+    CHECK(close(ends[1]) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], 0) == 0);
+    CHECK(seen[0] + seen[1] == NR_PAGES && close(ends[0]) == 0);
+}
+
+static pthread_barrier_t round_begins, round_ends;
+static long unit;
+
+/* Writes a unit of its own letter in each round. */
+static void *unit_writer(void *argument) {
+    static _Thread_local char bytes[MESSAGE];
+    memset(bytes, *(char *)argument, unit);
+    for (int i = 0; i < NR_ROUNDS; i++) {
+        pthread_barrier_wait(&round_begins);
+        CHECK(write(ends[1], bytes, unit) == unit);
+        pthread_barrier_wait(&round_ends);
+    }
+    return 0;
+}
+
+/* Two write at the same time, with room for both: a read finds one unit or two, and nothing of the second in the first. */
+static void two_writers(void) {
+    static char letters[2] = "ab", bytes[2 * MESSAGE];
+    pthread_t threads[2];
+    CHECK(pthread_barrier_init(&round_begins, 0, 3) == 0 && pthread_barrier_init(&round_ends, 0, 3) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], 0, unit_writer, &letters[i]) == 0);
+    for (int i = 0; i < NR_ROUNDS; i++) {
+        pthread_barrier_wait(&round_begins);
+        for (long received = 0, nr; received < 2 * unit; received += nr) {
+            nr = read(ends[0], bytes, sizeof bytes);
+            CHECK(nr > 0 && nr % unit == 0);
+            for (long at = 0; at < nr; at++)
+                CHECK(bytes[at] == bytes[at / unit * unit]);
+        }
+        pthread_barrier_wait(&round_ends);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], 0) == 0);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+static void turns(void) {
+    two_readers();
+    CHECK(pipe(ends) == 0);
+    unit = 3 * PAGE;
+    two_writers();
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    unit = MESSAGE;
+    two_writers();
+    /* A turn is given up by who waits for room: what is more than a pipe holds goes through it. */
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, 0, writer, 0) == 0);
+    static char all[TOTAL];
+    long received = 0, nr;
+    for (; (nr = read(ends[0], all + received, TOTAL - received)) > 0; received += nr)
+        ;
+    CHECK(nr == 0 && received == TOTAL && pthread_join(thread, 0) == 0 && close(ends[0]) == 0);
+    for (long i = 0; i < TOTAL; i++)
+        CHECK(all[i] == (char)(i % 251));
 }
 
 static void readiness(void) {
@@ -115,6 +210,7 @@ static void files(char *own_path) {
 int main(int argc, char **argv) {
     (void)argc;
     stream();
+    turns();
     readiness();
     events();
     files(argv[0]);

@@ -1,6 +1,14 @@
 //! Pipes: bytes on the kernel's heap between those who write and those who
-//! read. With a name (a FIFO) or without. One reader at a time copies the bytes out and then gives them up
-//! ([`Reader::begin`]): a reader whose memory ends first loses none.
+//! read. With a name (a FIFO) or without.
+//!
+//! As on Linux a read, and a write as far as there is room, is one step beside others: one thread at a time has the turn
+//! ([`Reader::begin`], [`Writer::begin`]). A reader copies bytes out and then gives them up, so that one whose memory ends
+//! first loses none. The bytes of a part that a writer has not completed are at the end, and nobody counts them.
+//!
+//! It could fail in three ways. Another reader could come between two parts of a read: the turn ends with the call. Another
+//! writer could come between two pieces of a part, or a reader see the first of them: as the turn, and since bytes count with
+//! their part. A thread could wait for bytes or room with the turn, which nobody could make then: it gives the turn up first.
+//! `pipes.c` asks for all three.
 
 use super::bell::Bell;
 use super::parts::{self, Next, Parts};
@@ -11,6 +19,7 @@ use crate::port::sched::sleeping::{RawSleeping, SleepingLock};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::cell::Cell;
 use lock_api::MutexGuard;
 
 /// Heap that a pipe costs, with its first bytes: a small write never fails for
@@ -27,6 +36,8 @@ const ATOMIC_BYTES: usize = 4096;
 
 struct State {
     bytes: VecDeque<u8>,
+    /// The last of them that belong to no part yet.
+    nr_staged: usize,
     parts: Parts,
     /// For the memory of `bytes`.
     charge: Option<heap::Charge>,
@@ -50,8 +61,8 @@ pub struct Seen {
 /// One pipe.
 pub struct Pipe {
     state: SpinLock<State>,
-    /// Held by the reader that copies bytes out.
-    reading: SleepingLock<()>,
+    /// The turn to read, to write or to change the capacity. A holder may sleep for memory, but not for this pipe.
+    turn: SleepingLock<()>,
     /// Made with a name.
     pub is_fifo: bool,
     /// Rings when there are bytes, or who writes them has come or gone.
@@ -85,6 +96,7 @@ impl Pipe {
         let charge = heap::charge(HEAP_BYTES)?;
         let state = State {
             bytes: VecDeque::new(),
+            nr_staged: 0,
             parts: Parts::new(is_socket),
             charge: None,
             capacity: CAPACITY,
@@ -93,8 +105,8 @@ impl Pipe {
             nr_opened: [0; 2],
         };
         let [filled, emptied] = [(); 2].map(|()| Arc::new(Bell::new()));
-        let (state, reading) = (SpinLock::new(state), SleepingLock::new(()));
-        Ok(Arc::new(Pipe { state, reading, is_fifo, filled, emptied, _charge: charge }))
+        let (state, turn) = (SpinLock::new(state), SleepingLock::new(()));
+        Ok(Arc::new(Pipe { state, turn, is_fifo, filled, emptied, _charge: charge }))
     }
     /// Opens one end or both, and says who was there at that moment.
     pub fn open(self: &Arc<Pipe>, reads: bool, writes: bool) -> (Option<Reader>, Option<Writer>, Seen) {
@@ -128,7 +140,7 @@ impl Pipe {
     }
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        self.state.lock().bytes.len()
+        self.state.lock().len()
     }
     /// How many it holds.
     pub fn capacity(&self) -> usize {
@@ -140,6 +152,7 @@ impl Pipe {
             return Err(Errno::EPERM);
         }
         let capacity = bytes.max(LEAST_CAPACITY).next_power_of_two();
+        let _turn = self.turn.lock();
         let mut state = self.state.lock();
         if state.bytes.len() > capacity {
             return Err(Errno::EBUSY);
@@ -152,6 +165,10 @@ impl Pipe {
 }
 
 impl State {
+    /// Bytes that can be read.
+    fn len(&self) -> usize {
+        self.bytes.len() - self.nr_staged
+    }
     /// Memory for `nr` more bytes; what a pipe begins with is charged already.
     fn reserve(&mut self, nr: usize) -> errno::Result<()> {
         let wanted = self.bytes.len() + nr;
@@ -164,20 +181,19 @@ impl State {
         self.charge = charge;
         Ok(())
     }
-    /// Bytes that can be put in now, of `wanted`. Where the heap has no more, a
+    /// Bytes that there is memory for, of `wanted`. Where the heap has no more, a
     /// pipe holds less than it may.
     fn room(&mut self, wanted: usize) -> errno::Result<usize> {
-        let nr = wanted.min(self.capacity.saturating_sub(self.bytes.len()));
-        if self.reserve(nr).is_ok() {
-            return Ok(nr);
+        if self.reserve(wanted).is_ok() {
+            return Ok(wanted);
         }
         let least = LEAST_CAPACITY.saturating_sub(self.bytes.len());
         self.reserve(least)?;
-        Ok(nr.min(self.bytes.capacity() - self.bytes.len()))
+        Ok(wanted.min(self.bytes.capacity() - self.bytes.len()))
     }
     /// EAGAIN if a reader has to wait.
     fn check_filled(&self) -> errno::Result<()> {
-        if self.bytes.is_empty() && self.nr_writers > 0 { Err(Errno::EAGAIN) } else { Ok(()) }
+        if self.len() == 0 && self.nr_writers > 0 { Err(Errno::EAGAIN) } else { Ok(()) }
     }
     /// Copies bytes of the first part out, from `start` on; they stay.
     fn copy(&self, start: usize, into: &mut [u8]) {
@@ -187,25 +203,19 @@ impl State {
         let rest = into.len() - split;
         into[split..].copy_from_slice(&back[(start + split).saturating_sub(front.len())..][..rest]);
     }
-    /// The part that a writer of `left` bytes puts in next. EPIPE, or EAGAIN if there is no room for its first page.
+    /// The part that a writer of `left` bytes puts in next. EPIPE, or EAGAIN if there is no room for its first page. A
+    /// message that has begun below the capacity may end above it; it is cut only where the heap has no more.
     fn next(&mut self, left: usize, is_first: bool) -> errno::Result<Next> {
         let next = self.parts.next(left, is_first);
         if self.nr_readers == 0 {
             return Err(Errno::EPIPE);
         }
         let page = next.bytes.min(ATOMIC_BYTES);
-        if self.parts.is_full() || self.room(page)? < page { Err(Errno::EAGAIN) } else { Ok(next) }
-    }
-    fn put(&mut self, bytes: &[u8], joins: bool) -> errno::Result<()> {
-        if self.nr_readers == 0 {
-            return Err(Errno::EPIPE);
-        }
-        if self.room(bytes.len())? < bytes.len() {
+        if self.parts.is_full() || self.capacity.saturating_sub(self.bytes.len()) < page {
             return Err(Errno::EAGAIN);
         }
-        self.bytes.extend(bytes);
-        self.parts.add(bytes.len(), joins);
-        Ok(())
+        let bytes = self.room(next.bytes)?;
+        if bytes < page { Err(Errno::EAGAIN) } else { Ok(Next { bytes, ..next }) }
     }
 }
 
@@ -218,43 +228,100 @@ impl Reader {
     pub fn check_filled(&self) -> errno::Result<()> {
         self.0.state.lock().check_filled()
     }
-    /// Begins to read. Sleeps while another thread reads. EAGAIN if that one left nothing.
+    /// Begins to read. Sleeps while another thread has the turn. EAGAIN if that one left nothing.
     pub fn begin(&self) -> errno::Result<Reading<'_>> {
-        let reading = Reading { pipe: &self.0, _lock: self.0.reading.lock() };
+        let turn = Turn::of(&self.0, &self.0.emptied);
         self.check_filled()?;
-        Ok(reading)
+        Ok(Reading(turn))
     }
     /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         let state = self.0.state.lock();
-        let data = if state.bytes.is_empty() { Ready::empty() } else { Ready::IN };
+        let data = if state.len() == 0 { Ready::empty() } else { Ready::IN };
         data | if state.nr_writers > 0 { Ready::empty() } else { Ready::HUP }
     }
 }
 
-/// The right to take bytes out.
-pub struct Reading<'a> {
+/// The turn of one thread. Its end wakes those who wait for what it has done.
+struct Turn<'a> {
     pipe: &'a Pipe,
-    _lock: MutexGuard<'a, RawSleeping, ()>,
+    bell: &'a Bell,
+    has_changed: Cell<bool>,
+    lock: Option<MutexGuard<'a, RawSleeping, ()>>,
 }
+
+impl<'a> Turn<'a> {
+    fn of(pipe: &'a Pipe, bell: &'a Bell) -> Turn<'a> {
+        Turn { pipe, bell, has_changed: Cell::new(false), lock: Some(pipe.turn.lock()) }
+    }
+    fn change(&self, f: impl FnOnce(&mut State)) {
+        f(&mut self.pipe.state.lock());
+        self.has_changed.set(true);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.lock = None;
+        if self.has_changed.get() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// The right to take bytes out.
+pub struct Reading<'a>(Turn<'a>);
 
 impl Reading<'_> {
     /// Bytes of the first part; none at the end.
     pub fn len(&self) -> usize {
-        self.pipe.state.lock().parts.first()
+        self.0.pipe.state.lock().parts.first()
     }
     /// Copies bytes of the first part out, from `start` on.
     pub fn copy(&self, start: usize, into: &mut [u8]) {
-        self.pipe.state.lock().copy(start, into);
+        self.0.pipe.state.lock().copy(start, into);
     }
     /// Takes bytes of the first part out that were copied.
     pub fn take(&self, nr: usize) {
-        {
-            let mut state = self.pipe.state.lock();
+        self.0.change(|state| {
             state.bytes.drain(..nr);
             state.parts.read(nr);
+        });
+    }
+}
+
+/// The right to put bytes in.
+pub struct Writing<'a>(Turn<'a>);
+
+impl Writing<'_> {
+    /// The part of `left` bytes that goes in next, `is_first` of its write: there is room for it, as long as the turn lasts.
+    /// EAGAIN if there is none.
+    pub fn next(&self, left: usize, is_first: bool) -> errno::Result<Next> {
+        self.0.pipe.state.lock().next(left, is_first)
+    }
+    /// Puts bytes of the next part in. They count with the part.
+    pub fn stage(&self, bytes: &[u8]) -> errno::Result<()> {
+        let mut state = self.0.pipe.state.lock();
+        if state.nr_readers == 0 {
+            return Err(Errno::EPIPE);
         }
-        self.pipe.emptied.ring();
+        state.bytes.extend(bytes);
+        state.nr_staged += bytes.len();
+        Ok(())
+    }
+    /// The part is complete; it goes into the last part if it `joins` that.
+    pub fn complete(&self, joins: bool) {
+        self.0.change(|state| {
+            let nr = core::mem::take(&mut state.nr_staged);
+            state.parts.add(nr, joins);
+        });
+    }
+    /// Takes the bytes of a part back that is not to be completed.
+    pub fn discard(&self) {
+        let mut state = self.0.pipe.state.lock();
+        let nr = state.len();
+        state.bytes.truncate(nr);
+        state.nr_staged = 0;
     }
 }
 
@@ -263,20 +330,18 @@ impl Writer {
     pub fn pipe(&self) -> &Arc<Pipe> {
         &self.0
     }
-    /// The part of `left` bytes that goes in next, `is_first` of its write. EAGAIN if there is no room.
-    pub fn next(&self, left: usize, is_first: bool) -> errno::Result<Next> {
-        self.0.state.lock().next(left, is_first)
+    /// EAGAIN as long as there is no room for the next part of `left` bytes, `is_first` of its write.
+    pub fn check_room(&self, left: usize, is_first: bool) -> errno::Result<()> {
+        self.0.state.lock().next(left, is_first).map(|_| ())
+    }
+    /// Begins to write. Sleeps while another thread has the turn.
+    pub fn begin(&self) -> Writing<'_> {
+        Writing(Turn::of(&self.0, &self.0.filled))
     }
     /// Whether nothing can be written: a socket without its other end refuses that, too.
     pub fn check_nothing(&self) -> errno::Result<()> {
         let state = self.0.state.lock();
         if state.nr_readers == 0 && state.parts.are_messages() { Err(Errno::EPIPE) } else { Ok(()) }
-    }
-    /// Puts up to a page in, wholly or not at all; into the last part if it `joins` that.
-    pub fn put(&self, bytes: &[u8], joins: bool) -> errno::Result<()> {
-        self.0.state.lock().put(bytes, joins)?;
-        self.0.filled.ring();
-        Ok(())
     }
     /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
@@ -292,6 +357,7 @@ fn emptied(state: &mut State) -> Option<(VecDeque<u8>, Option<heap::Charge>)> {
     let unused = state.nr_readers == 0 && state.nr_writers == 0;
     unused.then(|| {
         state.parts.clear();
+        state.nr_staged = 0;
         (core::mem::take(&mut state.bytes), state.charge.take())
     })
 }
