@@ -37,6 +37,9 @@ fn out_of_memory_kills() {
     let ran = run(&["--mem", "96M", "--cpus", "1", "--verbose"], &binary, &["children"]);
     assert_eq!((ran.code, ran.output.as_str()), (0, "before\nread\n"), "{}", ran.errors);
     assert!(ran.errors.matches("no memory left").count() >= 2, "{}", ran.errors);
+    // The first that is to end waits for the call that wants its memory: another ends, too.
+    let ran = run(&["--mem", "96M", "--cpus", "2", "--append", "transparent_hugepage=never"], &binary, &["waiter"]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "before\nread\n"), "{}", ran.errors);
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn parse(cmdline: &str) -> Params {
             },
             Some(("selftest", name)) => match Selftest::named(name) {
                 Some(selftest) => params.selftest = Some(selftest),
-                None => refuse(format_args!("selftest={name}: should be panic, reset or user-access")),
+                None => refuse(format_args!("selftest={name}: should be panic, reset, nmi or user-access")),
             },
             _ => refuse(format_args!("{word}: no such kernel parameter")),
         }
@@ -182,7 +182,7 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
         .new_leader(prepared.mm, prepared.frame, Image::initial())
         .map_err(|_| fail("no memory for a thread".into()))?;
     log!("{} us: {name} starts", time::now_ns() / 1000);
-    sched::start(&thread);
+    process.begin(&thread);
     Ok(process)
 }
 

@@ -23,13 +23,13 @@ const MOST_TRIES: u32 = 250;
 /// The value of [`Process::oom_score_adj`] that keeps a process from being chosen.
 const NEVER: i32 = -1000;
 
-/// The process with most resident pages, of those that are not ending; the
+/// The process with most resident pages, of those that have begun and are not ending; the
 /// youngest of equals. Each thousandth that a process wants to be adjusted by
 /// counts as that part of all memory. If none may be chosen, the one that is
 /// asking is.
 fn largest(asking: &Thread) -> (Arc<Process>, u64) {
     let thousandth = mm::vm().vmstat().nr_total_pages as i64 / 1000;
-    let alive = process::all().into_iter().filter(|p| !p.has_ended() && !p.is_ending());
+    let alive = process::all().into_iter().filter(|p| p.has_begun() && !p.has_ended() && !p.is_ending());
     let points = |p: &Process| {
         let adjust = p.oom_score_adj.load(Ordering::Relaxed);
         (adjust != NEVER).then(|| resident_pages(p) as i64 + i64::from(adjust) * thousandth)
@@ -46,9 +46,10 @@ fn resident_pages(process: &Process) -> u64 {
     rss.map_or(0, |rss| rss.anon + rss.shmem)
 }
 
-/// Whether one that was ended before still has its memory.
+/// Whether one that was ended before still has its memory. A child that has not begun keeps it until its parent, which may
+/// be the one that asks, has started it.
 fn is_one_dying() -> bool {
-    process::all().iter().any(|p| p.is_ending() && p.mm().is_some())
+    process::all().iter().any(|p| p.has_begun() && p.is_ending() && p.mm().is_some())
 }
 
 /// A fault of `thread` at `address` found no frame. Comes back when it makes

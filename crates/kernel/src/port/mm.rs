@@ -111,6 +111,11 @@ pub fn copy_out(space: &Space, addr: u64, from: &[u8]) -> Result<(), Errno> {
     access(|| space.write(addr, from)).map_err(|e| errno_of(&e))
 }
 
+/// Copies bytes to the program, whatever rights it has to that memory.
+pub fn copy_out_forced(space: &Space, addr: u64, from: &[u8]) -> Result<(), Errno> {
+    access(|| space.write_forced(addr, from)).map_err(|e| errno_of(&e))
+}
+
 /// Bytes that were copied: fewer than `len` where the program's memory ends before that. An error if there is none.
 fn copied(len: usize, result: Result<(), AccessError>) -> Result<usize, Errno> {
     match result {
@@ -128,6 +133,16 @@ pub fn copy_in_some(space: &Space, addr: u64, into: &mut [u8]) -> Result<usize, 
 /// Copies bytes to the program as far as it has memory for them; how many.
 pub fn copy_out_some(space: &Space, addr: u64, from: &[u8]) -> Result<usize, Errno> {
     copied(from.len(), access(|| space.write(addr, from)))
+}
+
+/// Copies bytes from the program as far as it has them, whatever rights it has to that memory; how many.
+pub fn copy_in_forced_some(space: &Space, addr: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    copied(into.len(), access(|| space.read_forced(addr, into)))
+}
+
+/// The same the other way.
+pub fn copy_out_forced_some(space: &Space, addr: u64, from: &[u8]) -> Result<usize, Errno> {
+    copied(from.len(), access(|| space.write_forced(addr, from)))
 }
 
 /// A value of the program's.

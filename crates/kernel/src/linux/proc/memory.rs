@@ -7,11 +7,11 @@ use crate::linux::process::identity::Identity;
 use crate::linux::process::limits::INFINITY;
 use crate::linux::process::{Mm, Process};
 use crate::linux::signal::NR_SIGNALS;
-use crate::port::mm::{Space, USER_END, get};
+use crate::port::mm::{Space, USER_END, copy_in, copy_in_forced_some, copy_out_forced_some, get};
 use alloc::string::ToString;
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
-use softfault::{AccessError, PagemapPage, VmaFlags};
+use softfault::{PagemapPage, VmaFlags};
 
 const NS_PER_TICK: u64 = 10_000_000;
 /// Of an environment that a program has made endless, this much is shown.
@@ -219,7 +219,7 @@ pub fn write_environment(mm: &Mm, out: &mut Buffer) -> errno::Result<()> {
         loop {
             let mut part = [0; 64];
             let nr = (4096 - at % 4096).min(part.len() as u64) as usize;
-            if mm.space.read(at, &mut part[..nr]).is_err() || left < nr {
+            if copy_in(&mm.space, at, &mut part[..nr]).is_err() || left < nr {
                 return Ok(());
             }
             let end = part[..nr].iter().position(|byte| *byte == 0);
@@ -233,23 +233,15 @@ pub fn write_environment(mm: &Mm, out: &mut Buffer) -> errno::Result<()> {
     Ok(())
 }
 
-/// `mem`: the program's bytes at these addresses, whatever rights it has there.
+/// `mem`: the program's bytes at these addresses, whatever rights it has there: those before the first that is not there. EIO if
+/// there are none.
 pub fn read_memory(space: &Space, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
-    accessed(into.len(), space.read_forced(offset, into))
+    copy_in_forced_some(space, offset, into).map_err(|_| Errno::EIO)
 }
 
 /// The same the other way.
 pub fn write_memory(space: &Space, offset: u64, from: &[u8]) -> errno::Result<usize> {
-    accessed(from.len(), space.write_forced(offset, from))
-}
-
-/// Bytes that were accessed: those before the first that is not there. EIO if there are none.
-fn accessed(len: usize, result: Result<(), AccessError>) -> errno::Result<usize> {
-    match result {
-        Ok(()) => Ok(len),
-        Err(AccessError { copied_bytes: 0, .. }) => Err(Errno::EIO),
-        Err(error) => Ok(error.copied_bytes),
-    }
+    copy_out_forced_some(space, offset, from).map_err(|_| Errno::EIO)
 }
 
 /// `pagemap`: a word for each page, with bits for its state and, for root, the frame's number.

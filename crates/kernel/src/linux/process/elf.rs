@@ -4,7 +4,7 @@
 use crate::linux::errno::Errno;
 use crate::linux::fs;
 use crate::port::console::log;
-use crate::port::mm::{Space, USER_END};
+use crate::port::mm::{Space, USER_END, copy_out_forced};
 use alloc::vec::Vec;
 use core::fmt;
 use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_PHDR};
@@ -263,7 +263,7 @@ fn fill(space: &Space, program: &fs::Program, start: u64, segment: &ProgramHeade
         let room = PAGE - (start + done) % PAGE;
         let part = &mut page[..room.min(segment.p_filesz - done) as usize];
         read_exactly(program, segment.p_offset + done, part)?;
-        space.write_forced(start + done, part).map_err(|_| LoadError::Memory)?;
+        copy_out_forced(space, start + done, part).map_err(|_| LoadError::Memory)?;
         done += part.len() as u64;
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::linux::errno::{self, Restart};
 use crate::linux::signal;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
-use crate::port::sched::{self, delay};
+use crate::port::sched::delay;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ impl Process {
 
 /// Lets a child run, and its parent wait for it if that is the plan.
 pub fn start(process: &Process, thread: &Thread, plan: &Plan, first: &Arc<Thread>) {
-    sched::start(first);
+    first.process().begin(first);
     if plan.parent_waits {
         process.wait_for_release(thread, first.process());
     }

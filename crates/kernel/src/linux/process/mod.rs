@@ -35,7 +35,7 @@ use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::heap;
 use crate::port::power::End;
-use crate::port::sched::{KernelStack, Used, Waiters};
+use crate::port::sched::{self, KernelStack, Used, Waiters};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -105,6 +105,8 @@ pub struct Process {
     pub kept: SpinLock<Kept>,
     /// Its memory is its parent's, whose limits that keeps.
     borrows_memory: AtomicBool,
+    /// Its first thread was started. Until then it cannot end.
+    has_begun: AtomicBool,
     /// Has replaced its program since it was forked.
     pub has_executed: AtomicBool,
     /// Whether anybody runs in it, for those who have a descriptor of it.
@@ -156,6 +158,7 @@ impl Process {
             identity: SpinLock::new(from.identity),
             kept: SpinLock::new(from.kept),
             borrows_memory: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             life: Life::new(pid),
             told: AtomicBool::new(false),
@@ -268,6 +271,15 @@ impl Process {
             0 => Some(End::Exit(code)),
             _ => Some(End::Signal(code)),
         }
+    }
+    /// Starts its first thread.
+    pub fn begin(&self, first: &Arc<Thread>) {
+        self.has_begun.store(true, Ordering::Relaxed);
+        sched::start(first);
+    }
+    /// Whether its first thread was started. Until then it cannot end: the thread that makes it still works on it.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
     /// Makes all its threads end, unless that is under way already.
     pub fn begin_end(&self, end: End) {

@@ -6,7 +6,7 @@ use super::identity::Identity;
 use super::limits::Limits;
 use crate::linux::errno::Errno;
 use crate::port::arch::cpu;
-use crate::port::mm::{Space, USER_END};
+use crate::port::mm::{Space, USER_END, copy_out_forced};
 use crate::port::random;
 use alloc::vec::Vec;
 use linux_raw_sys::auxvec::{
@@ -91,7 +91,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn push(&mut self, bytes: &[u8]) -> Result<u64, NoStack> {
         self.at -= bytes.len() as u64;
-        self.space.write_forced(self.at, bytes).map_err(|_| NoStack::Memory)?;
+        copy_out_forced(self.space, self.at, bytes).map_err(|_| NoStack::Memory)?;
         Ok(self.at)
     }
     fn push_text(&mut self, text: &[u8]) -> Result<u64, NoStack> {
