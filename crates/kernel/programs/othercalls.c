@@ -4,6 +4,7 @@
 #include "memcalls.h"
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -206,6 +207,12 @@ static void all_attributes(void) {
     ASK(fremovexattr(number, "user.a"), "fremovexattr");
     ASK(fsetxattr(ends[0], "user.a", "x", 1, 0), "fsetxattr of a pipe");
     ASK(fsetxattr(99, "user.a", "x", 1, 0), "fsetxattr of no file");
+    ASK(lsetxattr(file, "user.a", (char *)1, 10, 0), "lsetxattr of a bad value");
+    ASK(lsetxattr("/proc/self/maps", "user.a", (char *)1, 10, 0), "lsetxattr of a bad value in /proc");
+    ASK(lsetxattr("/no/such", "user.a", (char *)1, 10, 0), "lsetxattr of a bad value of nothing");
+    ASK(lsetxattr("/no/such", "user.a", (char *)1, 0, 0), "lsetxattr of a bad value without bytes");
+    ASK(fsetxattr(99, "user.a", (char *)1, 10, 0), "fsetxattr of a bad value of no file");
+    ASK(fsetxattr(99, "user.a", (char *)1, 70000, 0), "fsetxattr of a bad value that is too large");
     close(number), close(place), close(ends[0]), close(ends[1]);
 }
 
@@ -313,6 +320,37 @@ static void read_only_files(void) {
     }
 }
 
+static int *word;
+static pid_t sleeper;
+
+/* Ends once the other thread sleeps, with a word to clear that it may not write. */
+static void *end_with_a_word(void *argument) {
+    char path[64], state = 0;
+    sys(SYS_set_tid_address, word);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", sleeper);
+    while (state != 'S') {
+        FILE *stat = fopen(path, "r");
+        fscanf(stat, "%*d (%*[^)]) %c", &state);
+        fclose(stat);
+    }
+    sys(SYS_exit, 0);
+    return argument;
+}
+
+/* Whoever waits for the end of a thread is woken whether its word can be cleared or not. */
+static void last_word(void) {
+    struct timespec patience = { 60, 0 };
+    pthread_t thread;
+    int memory = memfd_create("word", 0);
+    ftruncate(memory, 4096);
+    word = mmap(0, 4096, PROT_READ, MAP_SHARED, memory, 0);
+    sleeper = sys(SYS_gettid);
+    pthread_create(&thread, 0, end_with_a_word, 0);
+    ASK(sys(SYS_futex, word, 0, 0, &patience, 0, 0), "wait for a thread that cannot clear its word");
+    printf("the word: %d\n", *word);
+    munmap(word, 4096), close(memory);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) {
         const char *wanted = argv[argc - 1];
@@ -332,6 +370,7 @@ int main(int argc, char **argv) {
     numbers();
     groups();
     read_only_files();
+    last_word();
     unlink(program), unlink(script), unlink(link_to), unlink(file);
     puts("done");
     return 0;

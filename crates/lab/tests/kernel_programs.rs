@@ -203,6 +203,7 @@ fn failures_of_the_machine_have_codes_of_their_own() {
     let cases = [
         ("panic", 250, "kernel panic"),
         ("reset", 252, "triple fault"),
+        ("nmi", 250, "vector 2: machine check, double fault or NMI"),
         ("user-access", 250, "page fault in the kernel"),
     ];
     for (name, code, says) in cases {

@@ -229,7 +229,8 @@ pub fn create(key: i32, size_bytes: u64, mode: u32, maker: &Maker, huge: Option<
 }
 
 /// The place at which to look for a free one first, and the sequence of the number: of the number in
-/// /proc/sys/kernel/shm_next_id, which counts once.
+/// /proc/sys/kernel/shm_next_id, which counts once. As on Linux that is so for a segment, too, that finds no place
+/// from there on; one that is refused before leaves the number.
 fn next_place() -> (usize, Option<u32>) {
     match SHM_NEXT_ID.swap_int(-1) {
         id @ 0.. => (id as usize & ((1 << INDEX_BITS) - 1), Some(id as u32 >> INDEX_BITS)),

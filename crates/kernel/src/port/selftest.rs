@@ -5,6 +5,7 @@ use crate::port::boot::paging;
 use crate::port::console::log;
 use crate::port::mm::{self, Space};
 use x86_64::VirtAddr;
+use x86_64::registers::model_specific::GsBase;
 use x86_64::structures::DescriptorTablePointer;
 
 /// A failure.
@@ -14,6 +15,8 @@ pub enum Selftest {
     Panic,
     /// A triple fault.
     Reset,
+    /// An NMI where %gs is the program's, and its base as high as the kernel's.
+    Nmi,
     /// The kernel reads a program's byte directly, which SMAP has to prevent.
     UserAccess,
 }
@@ -24,6 +27,7 @@ impl Selftest {
         match name {
             "panic" => Some(Selftest::Panic),
             "reset" => Some(Selftest::Reset),
+            "nmi" => Some(Selftest::Nmi),
             "user-access" => Some(Selftest::UserAccess),
             _ => None,
         }
@@ -38,6 +42,12 @@ impl Selftest {
                 // point: the next one resets the machine.
                 unsafe { x86_64::instructions::tables::lidt(&nothing) };
                 x86_64::instructions::interrupts::int3();
+            }
+            Selftest::Nmi => {
+                // As between `syscall` and the `swapgs` of its entry: a program can choose the base by `wrgsbase`.
+                GsBase::write(VirtAddr::new(0xffff_ffff_ffff_f000));
+                // SAFETY: never completes: K3 does not hold any more, and the gate's stub makes it hold anew.
+                unsafe { core::arch::asm!("int 2") };
             }
             Selftest::UserAccess => {
                 // SAFETY: I11: never completes, so that the space is never dropped.

@@ -52,7 +52,7 @@ pub struct MachineOptions {
     /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, and final; 2 is
     /// madvise), thp_cow=split|copy (a write to a shared huge page copies 4 KiB or all of it),
     /// fault_locking=global|fastpath2004|split|lockfree, hugetlb_locking=one|table|lockfree, delays=MICROSECONDS (random delays of signals and
-    /// wake-ups, to test their order), and selftest=panic|reset|user-access, which causes that failure
+    /// wake-ups, to test their order), and selftest=panic|reset|nmi|user-access, which causes that failure
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 

@@ -33,7 +33,9 @@ fn leave_process(thread: &Thread) {
     let process = thread.process();
     release_robust(thread);
     let clear_tid = thread.clear_tid.load(Ordering::Relaxed);
-    if clear_tid != 0 && mm::put(thread.space(), clear_tid, &0u32).is_ok() {
+    if clear_tid != 0 {
+        // Whether the store succeeds or not, as on Linux: who waits there looks for itself.
+        let _ = mm::put(thread.space(), clear_tid, &0u32);
         wake_one(thread.space(), clear_tid);
     }
     thread.usage.leaving_kernel();

@@ -1,6 +1,7 @@
 //! Extended attributes of files. No file has any and none can be given one: a program hears what Linux says of a file
 //! without attributes, and of setting one what it says of a file system that keeps none.
 
+use super::buffer::{Memory, PAGE_BYTES};
 use super::call::Call;
 use super::path::{From, open_file, read_path, resolve};
 use crate::linux::errno::{self, Errno};
@@ -75,6 +76,18 @@ pub fn list(call: &mut Call, by: By) -> errno::Result {
     file(call, by).map(|_| 0)
 }
 
+/// Reads the value, which no file keeps: a program hears of a bad address first.
+fn check_value(call: &Call, addr: u64, len: u64) -> errno::Result<()> {
+    let parts = [[addr, len]];
+    let mut value = Memory::of_program(call.space(), &parts);
+    let mut page = [0; PAGE_BYTES as usize];
+    while value.left() > 0 {
+        let nr = value.left().min(PAGE_BYTES) as usize;
+        value.take_all(&mut page[..nr])?;
+    }
+    Ok(())
+}
+
 /// setxattr(2) and its kin.
 pub fn set(call: &mut Call, by: By) -> errno::Result {
     if call.int(4) & !KNOWN_FLAGS != 0 {
@@ -84,6 +97,7 @@ pub fn set(call: &mut Call, by: By) -> errno::Result {
     if call.args[3] > MAX_VALUE_BYTES {
         return Err(Errno::E2BIG);
     }
+    check_value(call, call.args[2], call.args[3])?;
     Err(match refusal(&file(call, by)?, &name, Errno::EPERM) {
         Errno::ENODATA => Errno::EOPNOTSUPP,
         other => other,

@@ -86,8 +86,8 @@ pub fn init(index: usize) -> Result<(), MissingFeatures> {
     cpu.this.set(cpu);
     cpu.index.set(index as u32);
     GsBase::write(x86_64::VirtAddr::from_ptr(cpu));
-    let seven = core::arch::x86_64::__cpuid_count(7, 0);
-    let (smep, smap) = (seven.ebx & 1 << 7 != 0, seven.ebx & 1 << 20 != 0);
+    let features = extended_features();
+    let (smep, smap) = (features & 1 << 7 != 0, features & 1 << 20 != 0);
     if !(smep && smap) {
         return Err(MissingFeatures);
     }
@@ -106,7 +106,13 @@ pub fn init(index: usize) -> Result<(), MissingFeatures> {
 
 /// Whether programs may set bases of `%fs` and `%gs` by an instruction: as CPUID tells them.
 pub fn has_fsgsbase() -> bool {
-    core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 != 0
+    extended_features() & 1 != 0
+}
+
+/// EBX of CPUID's leaf 7. None on a CPU without that leaf, which answers with another one.
+fn extended_features() -> u32 {
+    let most = core::arch::x86_64::__cpuid(0).eax;
+    if most < 7 { 0 } else { core::arch::x86_64::__cpuid_count(7, 0).ebx }
 }
 
 /// Whether an entry of level 2 may map 1 GiB.

@@ -50,9 +50,12 @@ fn gate(vector: u64) -> Gate {
 
 static TSS: [AtomicPtr<TaskStateSegment>; MAX_CPUS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_CPUS];
 
-fn new_stack_top() -> VirtAddr {
+/// A stack for `fatal_common`, which finds the address of this CPU's block above the frame.
+fn new_fatal_stack() -> VirtAddr {
     let stack = Box::leak(alloc::vec![0u128; STACK_BYTES / 16].into_boxed_slice());
-    VirtAddr::from_ptr(stack.as_ptr_range().end)
+    let top = &mut stack[STACK_BYTES / 16 - 1];
+    *top = VirtAddr::from_ptr(cpu::this()).as_u64().into();
+    VirtAddr::from_ptr(top)
 }
 
 /// Loads tables of its own into the executing CPU.
@@ -61,7 +64,7 @@ pub fn init() {
     // NMI, double fault, machine check: the stack in use may be no good, or its
     // red zone in use.
     for slot in 0..3 {
-        tss.interrupt_stack_table[slot] = new_stack_top();
+        tss.interrupt_stack_table[slot] = new_fatal_stack();
     }
     let tss = Box::leak(tss);
     TSS[cpu::index()].store(tss, Ordering::Relaxed);

@@ -85,18 +85,17 @@ trap_return:
     iretq
 
 # NMI, double fault, machine check: on stacks of their own, never to return, and
-# possibly between an entry and its `swapgs`; so %gs is looked at, not assumed. In
-# ring 3 it is the program's, which may give it any base (CR4.FSGSBASE).
+# possibly between an entry and its `swapgs`. A program may give %gs any base
+# (CR4.FSGSBASE), so its value tells nothing: the address of the CPU's block is above
+# the frame, where descriptors.rs has put it.
 fatal_common:
     SAVE_ALL
-    test byte ptr [rsp + 416], 3
-    jnz 2f
+    mov rax, [rsp + 448]
+    mov rdx, rax
+    shr rdx, 32
     mov ecx, 0xc0000101
-    rdmsr
-    test edx, edx
-    js 1f
-2:  swapgs
-1:  cld
+    wrmsr
+    cld
     mov rdi, rsp
     call trap_dispatch
     ud2
