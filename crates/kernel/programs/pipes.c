@@ -130,6 +130,14 @@ static void turns(void) {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     unit = MESSAGE;
     two_writers();
+    /* A message that has begun below the capacity is not cut there. */
+    static char message[MESSAGE];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(write(ends[1], message, MESSAGE) == MESSAGE);
+    for (int i = 0; i < 3; i++)
+        CHECK(read(ends[0], message, MESSAGE) == MESSAGE);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
     /* A turn is given up by who waits for room: what is more than a pipe holds goes through it. */
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     pthread_t thread;
