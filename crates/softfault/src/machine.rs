@@ -370,9 +370,9 @@ pub unsafe trait Machine: Sized + Sync {
     }
 
     /// Asks before a page of a clean folio of a file is stored to through a shared mapping or a handle, so that the machine can find room for all pages
-    /// of the folio, up to the size: they are written together. Called as [`fill`](Machine::fill) is, perhaps more than once for a store. It is not
-    /// asked for a folio that is dirty, nor for what a new size or a discard zeroes: the caller of these keeps room for the folio at the old end, up to
-    /// a larger size, and for folios that a hole cuts.
+    /// of the folio, up to the size: they are written together. Called as [`fill`](Machine::fill) is, perhaps more than once for a store, and for two stores
+    /// at once: pages for which it has found room have it until they are written, or have left. Not asked for a folio that is dirty, nor for zeroes of a smaller
+    /// size or a hole in one that stays, for which it has room: a hole gives back what [`discard`](ObjectHole::discard) returns. So has a larger size, for a dirty folio at the end.
     fn may_store(&self, _file: FileId, _pages: Range<u64>) -> Result<(), StoreRefused> {
         Ok(())
     }

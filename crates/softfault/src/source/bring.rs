@@ -9,7 +9,7 @@ use super::object_slot::ObjectSlot;
 use super::slot::ObjectPage;
 use super::transit::NotRead;
 use super::write_error::ObjectWriteError;
-use super::zero::{IsAway, Zeroed};
+use super::zero::{IsAway, Zeroed, ZeroedBytes};
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::Fill;
 use crate::machine::Machine;
@@ -53,7 +53,7 @@ impl<M: Machine> Vm<M> {
     /// [`ObjectWriteError`]; the page has not changed.
     pub(crate) fn object_bring_and_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<bool, ObjectWriteError> {
         let zeroed = loop {
-            match self.object_zero(id, bytes.clone()) {
+            match self.object_zero(id, bytes.clone(), ZeroedBytes::Content) {
                 Ok(zeroed) => break zeroed,
                 Err(IsAway) => self.object_bring(id, bytes.start / PAGE_SIZE)?,
             }

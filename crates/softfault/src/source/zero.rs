@@ -18,6 +18,16 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IsAway;
 
+/// The bytes that are zeroed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ZeroedBytes {
+    /// They were the object's.
+    Content,
+    /// They are about to become the object's, which gets larger. The storage of a file has nothing there, and zeroes afterwards: the folio
+    /// stays as clean as it is, so that nobody writes it without having been asked for room.
+    BehindEnd,
+}
+
 /// The place of the zeroes.
 pub(crate) enum Zeroed {
     /// The object does not have the page.
@@ -44,7 +54,7 @@ impl<M: Machine> Links<M> {
     ///
     /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
     /// first.
-    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<Zeroed, IsAway> {
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>, are: ZeroedBytes) -> Result<Zeroed, IsAway> {
         if bytes.is_empty() {
             return Ok(Zeroed::Missing);
         }
@@ -58,7 +68,9 @@ impl<M: Machine> Links<M> {
                 match slot.page() {
                     ObjectPage::Absent | ObjectPage::Poisoned => return Ok(Zeroed::Missing),
                     ObjectPage::Frame(frame) => {
-                        self.frames.desc(frame.head()).note_written();
+                        if are == ZeroedBytes::Content || self.object_file(id).is_none() {
+                            self.frames.desc(frame.head()).note_written();
+                        }
                         program::zero(&self.machine, frame.pfn, at, len);
                         return Ok(Zeroed::There(self.is_called_now(id, bytes.start / PAGE_SIZE, frame.head())));
                     }

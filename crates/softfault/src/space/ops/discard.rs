@@ -29,7 +29,7 @@ use crate::notify::notice::Why;
 use crate::pace;
 use crate::source::late_calls::{AwaitedCalls, CalledFolio};
 use crate::source::object::{MAX_OBJECT_BYTES, ObjectData};
-use crate::source::zero::Zeroed;
+use crate::source::zero::{Zeroed, ZeroedBytes};
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
@@ -61,7 +61,7 @@ impl<M: Machine> Vm<M> {
             data.nr_cuts.fetch_add(1, Ordering::AcqRel);
             sync::fence();
             self.grace_everywhere();
-            awaited.add_zeroed(self.zero_to_the_end(id, size_bytes));
+            awaited.add_zeroed(self.zero_to_the_end(id, size_bytes, ZeroedBytes::Content));
             self.unreserve_pages(id, beyond);
             self.remove_from(id, beyond, &mut awaited);
             if let Some(frames) = foreign {
@@ -90,8 +90,8 @@ impl<M: Machine> Vm<M> {
     /// Makes the object larger. The caller holds `resize`.
     fn grow_from(&self, id: ObjectId, old_bytes: u64, size_bytes: u64) {
         // A mapping may have written past the old end, in its last page. No call has bytes behind the end, save one for which a
-        // removal waits. Then the folio is dirty, or its place empty: the caller makes the object larger when the removal has returned.
-        let _ = self.zero_to_the_end(id, old_bytes);
+        // removal waits: the caller makes the object larger when the removal has returned.
+        let _ = self.zero_to_the_end(id, old_bytes, ZeroedBytes::BehindEnd);
         self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
         self.object(id).size_bytes.store(size_bytes, Ordering::Release);
     }
@@ -117,8 +117,8 @@ impl<M: Machine> Vm<M> {
 
     /// Zeroes the rest of the page from `first_byte` on. A page that is swapped out need not be read
     /// for that.
-    fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) -> Option<CalledFolio> {
-        let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE));
+    fn zero_to_the_end(&self, id: ObjectId, first_byte: u64, are: ZeroedBytes) -> Option<CalledFolio> {
+        let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE), are);
         debug_assert!(zeroed.is_ok(), "the end of a page need not be read");
         match zeroed {
             Ok(Zeroed::There(called)) => called,
@@ -133,7 +133,8 @@ impl<M: Machine> Vm<M> {
         let mut rest = ObjectPages { start: first, ..ObjectPages::ALL };
         while let Some(page) = self.object_next_page(id, rest) {
             pace::answer(&self.machine);
-            let zeroed = self.object_zero(id, page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+            let bytes = page * PAGE_SIZE..(page + 1) * PAGE_SIZE;
+            let zeroed = self.object_zero(id, bytes, ZeroedBytes::BehindEnd);
             debug_assert!(zeroed.is_ok(), "whole pages need not be read");
             rest.start = page + 1;
         }
