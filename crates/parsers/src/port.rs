@@ -12,7 +12,7 @@ pub mod console {
 pub mod mm {
     //! Memory management, under the names that the kernel has for it.
 
-    use softfault::{AddressSpace, CpuId, HugetlbCounts, Order, PAGE_SIZE, SharedObject, Tunables, Vm};
+    use softfault::{AccessError, AddressSpace, CpuId, HugetlbCounts, Order, PAGE_SIZE, SharedObject, Tunables, Vm};
     use softfault_host::{Hosted, HostedConfig};
     use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -38,6 +38,11 @@ pub mod mm {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let _cpu = vm().machine().bind(CpuId(0)).expect("no other thread is the CPU");
         run(vm())
+    }
+
+    /// Copies bytes to the program, whatever rights it has to that memory.
+    pub fn copy_out_forced(space: &Space, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        space.write_forced(addr, from)
     }
 
     pub fn default_huge_order() -> Order {
