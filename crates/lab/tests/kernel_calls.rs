@@ -1,6 +1,6 @@
 //! Every flag of every memory call, buffers that end in the middle, and questions about other calls and the CPU, asked on
-//! this host and on the reference kernel: `crates/kernel/programs/{memcalls,memlimits,copies,procmem,othercalls,cpucalls}.c`.
-//! The answers are the same but for the differences in the tables here, each with its reason.
+//! this host and on the reference kernel, by `memcalls.c`, `memlimits.c`, `copies.c`, `processvm.c`, `procmem.c`, `othercalls.c` and
+//! `cpucalls.c` of `crates/kernel/programs`. The answers are the same but for the differences in the tables here, each with its reason.
 
 mod programs;
 
@@ -136,6 +136,15 @@ fn memory_is_seen_from_outside_as_on_linux() {
     for cpus in ["1", "2"] {
         let questions = compare_on(cpus, "procmem", Libc::Musl, &[], &[]);
         assert!(questions.len() > 700, "{} questions", questions.len());
+    }
+}
+
+/// process_vm_readv(2), process_vm_writev(2): each pair of parts, rights of mappings, and who may. Root asks.
+#[test]
+fn bytes_of_other_processes_are_copied_as_by_linux() {
+    for (cpus, libc) in [("1", Libc::Musl), ("2", Libc::Glibc)] {
+        let questions = compare_on(cpus, "processvm", libc, &[], &[]);
+        assert!(questions.len() > 10_000, "{} questions", questions.len());
     }
 }
 

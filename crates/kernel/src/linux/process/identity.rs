@@ -111,6 +111,15 @@ pub struct Capabilities {
     pub inheritable: u64,
 }
 
+/// Which of its numbers and capabilities count for a process that looks into another.
+#[derive(Clone, Copy)]
+pub enum Credentials {
+    /// Those for files, and the effective set (PTRACE_MODE_FSCREDS).
+    FileSystem,
+    /// The real ones, and the permitted set (PTRACE_MODE_REALCREDS).
+    Real,
+}
+
 /// All of it. The first process is root.
 #[derive(Clone, Copy)]
 pub struct Identity {
@@ -184,10 +193,14 @@ impl Identity {
     }
     /// Whether it may look into the memory of another process, by the rules of ptrace(2): as the same user and group with
     /// no capability less, if that process may be dumped.
-    pub fn may_look_into(&self, other: &Identity, is_dumpable: bool) -> bool {
-        let is = |own: &Ids, of: &Ids| [of.real, of.effective, of.saved].iter().all(|id| *id == own.fs);
+    pub fn may_look_into(&self, other: &Identity, is_dumpable: bool, by: Credentials) -> bool {
+        let (id, own): (fn(&Ids) -> u32, u64) = match by {
+            Credentials::FileSystem => (|ids| ids.fs, self.capabilities.effective),
+            Credentials::Real => (|ids| ids.real, self.capabilities.permitted),
+        };
+        let is = |own: &Ids, of: &Ids| [of.real, of.effective, of.saved].iter().all(|other| *other == id(own));
         let is_same = is(&self.users, &other.users) && is(&self.groups, &other.groups);
-        let has_all = other.capabilities.permitted & !self.capabilities.effective == 0;
+        let has_all = other.capabilities.permitted & !own == 0;
         is_same && has_all && is_dumpable || self.has(Capability::SysPtrace)
     }
     /// Whether others see it act as somebody else, compared with `before`.

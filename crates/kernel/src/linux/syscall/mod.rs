@@ -23,6 +23,7 @@ mod pidfd;
 mod poll;
 mod priority;
 mod process;
+mod process_vm;
 mod rw;
 mod shm;
 mod signal;

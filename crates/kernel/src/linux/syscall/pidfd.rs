@@ -8,7 +8,7 @@ use super::rw::read_parts;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::life::Life;
 use crate::linux::file::{Kind, Open};
-use crate::linux::process::identity::Capability;
+use crate::linux::process::identity::{Capability, Credentials};
 use crate::linux::process::{self, Mm, Process};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -58,16 +58,16 @@ fn process_of(call: &Call) -> errno::Result<Arc<Process>> {
     }
 }
 
-/// Its memory, if the caller may look into it.
-fn memory_of(call: &Call, process: &Arc<Process>) -> errno::Result<Arc<Mm>> {
+/// Its memory, if the caller may look into it by these credentials; else EACCES.
+pub(super) fn memory_of(call: &Call, process: &Arc<Process>, by: Credentials) -> errno::Result<Arc<Mm>> {
     let mm = process.mm().ok_or(Errno::ESRCH)?;
     if Arc::ptr_eq(&mm, call.thread.mm()) || Arc::ptr_eq(process, call.process) {
         return Ok(mm);
     }
-    // One lock at a time: two processes may advise each other.
+    // One lock at a time: two processes may look into each other.
     let own = *call.process.identity.lock();
     let other = *process.identity.lock();
-    if own.may_look_into(&other, mm.dumpable.load(Ordering::Relaxed)) { Ok(mm) } else { Err(Errno::EACCES) }
+    if own.may_look_into(&other, mm.dumpable.load(Ordering::Relaxed), by) { Ok(mm) } else { Err(Errno::EACCES) }
 }
 
 /// Advice that changes nothing that a program could read in its memory.
@@ -83,7 +83,7 @@ pub fn process_madvise(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let parts = read_parts(call)?;
-    let mm = memory_of(call, &process_of(call)?)?;
+    let mm = memory_of(call, &process_of(call)?, Credentials::FileSystem)?;
     if !Arc::ptr_eq(&mm, call.thread.mm()) {
         if !is_for_others(advice) {
             return Err(Errno::EINVAL);

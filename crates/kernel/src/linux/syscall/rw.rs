@@ -58,10 +58,8 @@ fn one_part(call: &Call, way: Way, at: Option<u64>) -> errno::Result {
     way.transfer(call, &open, &[[addr, len.min(MAX_BYTES)]], at)
 }
 
-/// The list of parts at argument 1, cut at the most that one call moves; those behind that are empty. As on Linux the
-/// errors come in this order: of the list, of lengths, of addresses; a part that is alone is cut first.
-pub fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
-    let (list, nr) = (call.args[1], u64::from(call.int(2)));
+/// The list of `nr` parts at `list`. EINVAL if they are too many, or one of them is longer than any memory.
+pub fn read_list(call: &Call, list: u64, nr: u64) -> errno::Result<Vec<[u64; 2]>> {
     let mut parts = Vec::new();
     if nr == 0 {
         return Ok(parts);
@@ -76,14 +74,30 @@ pub fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
         if (len as i64) < 0 {
             return Err(Errno::EINVAL);
         }
-        parts.push([addr, if nr == 1 { len.min(MAX_BYTES) } else { len }]);
+        parts.push([addr, len]);
     }
-    let mut left = MAX_BYTES;
-    for [addr, len] in &mut parts {
-        check_range(*addr, *len)?;
+    Ok(parts)
+}
+
+/// Cuts the parts at so many bytes; those behind that are empty.
+pub fn cut(parts: &mut [[u64; 2]], mut left: u64) {
+    for [_, len] in parts {
         *len = (*len).min(left);
         left -= *len;
     }
+}
+
+/// The list of parts at argument 1, cut at the most that one call moves. As on Linux the errors come in this order: of the
+/// list, of lengths, of addresses; a part that is alone is cut first.
+pub fn read_parts(call: &Call) -> errno::Result<Vec<[u64; 2]>> {
+    let mut parts = read_list(call, call.args[1], call.int(2).into())?;
+    if let [part] = &mut parts[..] {
+        cut(core::slice::from_mut(part), MAX_BYTES);
+    }
+    for [addr, len] in &parts {
+        check_range(*addr, *len)?;
+    }
+    cut(&mut parts, MAX_BYTES);
     Ok(parts)
 }
 

@@ -6,7 +6,7 @@ use super::path::From;
 use super::xattr::By;
 use super::{
     attributes, clone, epoll, file, file_lock, info, ioctl, list, lock, memory, mount, names, numa, pidfd, poll,
-    priority, process, rw, shm, signal, socket, stat, thread, time, xattr,
+    priority, process, process_vm, rw, shm, signal, socket, stat, thread, time, xattr,
 };
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
@@ -86,6 +86,8 @@ const MEMORY: Family = calls! { call:
     nr::__NR_pkey_free => memory::pkey_free(call),
     nr::__NR_pkey_mprotect => memory::pkey_mprotect(call),
     nr::__NR_process_madvise => pidfd::process_madvise(call),
+    nr::__NR_process_vm_readv => process_vm::transfer(call, process_vm::Way::FromOther),
+    nr::__NR_process_vm_writev => process_vm::transfer(call, process_vm::Way::ToOther),
     nr::__NR_mlock => lock::mlock(call),
     nr::__NR_mlock2 => lock::mlock2(call),
     nr::__NR_munlock => lock::munlock(call),
