@@ -19,8 +19,8 @@ mod probe;
 use crate::features::{Features, LOCKED_PAGES_MAX};
 use crate::numbers::{MAP_HUGETLB, MREMAP_FIXED, MREMAP_MAYMOVE};
 use crate::op::{
-    Call, HEAP, HEAP_BYTES, HUGE, MARGIN_BYTES, Op, Outcome, PAGE, POOL_WINDOW, POOL_WINDOW_PAGES, TASK_SIZE, WINDOW,
-    WINDOW_PAGES, is_ours,
+    Call, HEAP, HEAP_BYTES, HUGE, MARGIN_BYTES, MOST_POOL_PAGES, Op, Outcome, PAGE, POOL_WINDOW, POOL_WINDOW_PAGES,
+    TASK_SIZE, WINDOW, WINDOW_PAGES, is_ours,
 };
 use core::convert::Infallible;
 pub use pool::{host_pool_counts, open_host_pool};
@@ -152,10 +152,11 @@ impl Turn {
         call(libc::SYS_munmap, [self.heap, HEAP_BYTES, 0, 0, 0, 0]);
     }
 
-    /// Gives back all that the program has of the pool. The kernel does so some time after the program's exit.
+    /// Gives back all that the program has of the pool, behind the window, too. The kernel does so some time after the program's
+    /// exit.
     pub fn leave_pool(&self) {
         self.pool_file.close();
-        call(libc::SYS_munmap, [POOL_WINDOW, POOL_WINDOW_PAGES * HUGE, 0, 0, 0, 0]);
+        call(libc::SYS_munmap, [POOL_WINDOW, (POOL_WINDOW_PAGES + MOST_POOL_PAGES) * HUGE, 0, 0, 0, 0]);
     }
 
     /// Executes a step of the one program there is.

@@ -39,6 +39,8 @@ pub const HUGE: u64 = 512 * PAGE;
 pub const POOL_WINDOW: u64 = 0x18_0000_0000;
 /// Pages of the pool that fit in there.
 pub const POOL_WINDOW_PAGES: u64 = 24;
+/// Most pages in one mapping of the pool. One that begins in the window may end that far behind it.
+pub const MOST_POOL_PAGES: u64 = 16;
 
 /// Whether it is in the part of the address space for pages of a pool.
 pub fn is_for_pool(addr: u64) -> bool {

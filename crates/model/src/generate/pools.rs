@@ -76,9 +76,11 @@ impl Maker {
         POOL_WINDOW + self.random.below(most) * HUGE
     }
 
+    /// Where nothing is mapped, in the window; 0 if that was not found.
     fn pool_hole(&mut self, who: u64, nr: u64) -> u64 {
         let places: [u64; 6] = core::array::from_fn(|_| self.pool_place());
-        let is_hole = |at: &u64| self.model.is_hole(who, at / PAGE, (at + nr * HUGE) / PAGE);
+        let is_inside = |at: u64| at + nr * HUGE <= POOL_WINDOW + POOL_WINDOW_PAGES * HUGE;
+        let is_hole = |at: &u64| is_inside(*at) && self.model.is_hole(who, at / PAGE, (at + nr * HUGE) / PAGE);
         places.into_iter().find(is_hole).unwrap_or(0)
     }
 

@@ -230,10 +230,14 @@ impl Model {
     /// Brings the page in for an access; `None` if it is refused by a bus error.
     pub(super) fn touch_pool(&mut self, who: u64, number: u64, needs: u64) -> Result<Option<()>, Unknown> {
         let page = self.space(who).pool[&number].clone();
+        let refuses = page.has == Has::Nothing && self.refuses_on_linux(&page);
         let pool = self.the_pool()?;
         let is_there = |object: usize| pool.objects[object].pages.get(&page.index).cloned();
         if page.object().is_some_and(|object| page.index >= pool.objects[object].nr_pages) {
             return Ok(None);
+        }
+        if refuses {
+            return Err(Unknown);
         }
         let words = match (page.attrs.shows, page.has) {
             (_, Has::Lost) => return Ok(None),
@@ -250,9 +254,6 @@ impl Model {
             Has::Own(own) if page.attrs.reserves => Some(own),
             _ => None,
         };
-        if page.has == Has::Nothing && self.refuses_on_linux(&page) {
-            return Err(Unknown);
-        }
         // Of an empty place the claim is its own.
         let has_claim = page.attrs.reserves && page.has == Has::Nothing;
         if !has_claim && !self.may_promise(1) {
@@ -270,7 +271,9 @@ impl Model {
         let entries = || self.spaces.iter().flat_map(|(who, space)| space.pool.iter().map(|page| (*who, page)));
         let others =
             || entries().filter(|(who, (number, page))| page.has == Has::Own(own) && (*who, **number) != owner);
-        if others().any(|(_, (number, _))| self.never_ends_on_linux(owner.1, *number)) {
+        if others().any(|(_, (number, _))| self.never_ends_on_linux(owner.1, *number))
+            || self.is_lost_on_linux(owner, own)
+        {
             return Err(Unknown);
         }
         let pieces: Vec<(u64, u64)> = others().map(|(who, (_, page))| (who, page.piece)).collect();

@@ -8,7 +8,7 @@ use crate::numbers::{
     MADV_POPULATE_WRITE, MADV_REMOVE, MADV_WILLNEED, MADV_WIPEONFORK, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
     MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_TYPE, PROT_SEM,
 };
-use crate::op::{HUGE, POOL_WINDOW, POOL_WINDOW_PAGES, is_for_pool};
+use crate::op::{HUGE, MOST_POOL_PAGES, POOL_WINDOW, POOL_WINDOW_PAGES, is_for_pool};
 use core::ops::Range;
 
 /// `MAP_HUGE_2MB`, and where flags have the size.
@@ -83,7 +83,7 @@ impl Model {
             ends_inside && self.space(who).is_hole(at / PAGE, (at + len) / PAGE)
         };
         let placed = if fixed { Some(addr) } else { hint.filter(takes) };
-        if fixed && !is_for_pool(addr) || !fixed && addr != 0 && !is_for_pool(addr) || len > 16 * HUGE {
+        if fixed && !is_for_pool(addr) || !fixed && addr != 0 && !is_for_pool(addr) || len > MOST_POOL_PAGES * HUGE {
             return Err(Unknown);
         }
         if flags & MAP_FIXED_NOREPLACE != 0 && !self.space(who).is_hole(addr / PAGE, (addr + len) / PAGE) {

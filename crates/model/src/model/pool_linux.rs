@@ -47,12 +47,13 @@ impl Model {
             Call::Mprotect => space.cuts_changed_pool(first, end, &|attrs| attrs.prot != c & 7) || c & PROT_SEM != 0,
             // The private pages that stand for what goes are free, too.
             Call::PoolFileSize | Call::PoolFilePunch => self.has_own_of_file(),
-            // The rest of the mapping forgets what it has reserved, which stays promised to nobody for good.
+            // The rest of the mapping forgets what it has reserved, which stays promised to nobody for good; or that a page was lost.
             Call::Mremap => {
                 let (new, new_end) = (e / PAGE, e.saturating_add(c).div_ceil(PAGE));
                 space.has_pool_in(first, end)
                     && (space.cuts_pool(first, end)
                         || space.moves_part_of_owner(first, end)
+                        || space.has_lost_beside(first, end)
                         || self.leaves_to_others(op.who, first, end)
                         || !c.is_multiple_of(HUGE)
                         || c > len)
@@ -64,6 +65,11 @@ impl Model {
 }
 
 impl Space {
+    /// Whether a page was lost of a mapping that is in the range.
+    fn has_lost_beside(&self, first: u64, end: u64) -> bool {
+        self.pool.range(first / HUGE_PAGES..end.div_ceil(HUGE_PAGES)).any(|(_, page)| page.is_beside_lost)
+    }
+
     /// Whether a private mapping that reserves goes on before the range, or behind it.
     fn moves_part_of_owner(&self, first: u64, end: u64) -> bool {
         let is_owner = |number| self.pool.get(&number).is_some_and(|page| page.is_private() && page.attrs.reserves);
@@ -98,6 +104,20 @@ impl Model {
     /// Whether Linux would look for the page of `other` at the address of its owner, and never find it: it stays in the kernel.
     pub(super) fn never_ends_on_linux(&self, owner: u64, other: u64) -> bool {
         self.huge.beside_linux_pool && owner != other
+    }
+
+    /// Whether a process that has the page `own` of the owner also has a private mapping of that page of the file which reserves
+    /// nothing: Linux takes for that mapping what the process has at the owner's address. So the owner loses the page, or another
+    /// process forgets that it was lost.
+    pub(super) fn is_lost_on_linux(&self, (who, number): (u64, u64), own: u64) -> bool {
+        let of_file = |page: &PoolPage| (matches!(page.attrs.shows, Shows::Behind(_)), page.object(), page.index);
+        let Some(owned) = self.space(who).pool.get(&number).map(of_file) else { return false };
+        let has_another = |space: &Space| {
+            let of_page = || space.pool.iter().filter(|(_, page)| of_file(page) == owned);
+            of_page().any(|(_, page)| page.has == Has::Own(own))
+                && of_page().any(|(at, page)| *at != number && !page.attrs.reserves)
+        };
+        self.huge.beside_linux_pool && owned.0 && self.spaces.values().any(has_another)
     }
 }
 
