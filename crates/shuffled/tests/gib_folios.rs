@@ -168,7 +168,7 @@ fn a_pin_and_a_remover_against_a_split() {
         let mut counts = vec![0; NR_FRAMES as usize + common::NR_SLOTS];
         static IS_CHECKED: AtomicU64 = AtomicU64::new(0);
         if IS_CHECKED.fetch_add(1, Relaxed).is_multiple_of(8) {
-            w.vm.check(&[w.space], &mut counts).unwrap();
+            w.vm.check_in_test(&[w.space], &mut counts).unwrap();
         }
     });
     assert!(NR_SPLIT.load(Relaxed) > 0, "pinned whenever it was to be split");

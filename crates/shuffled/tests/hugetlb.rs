@@ -107,7 +107,7 @@ fn a_reservation_against_a_fault() {
         let reserve = move || _ = map(space, AT + 4 * HUGE, object, MapFlags::empty()).unwrap();
         run(2, vec![Box::new(move || touch(vm, space).unwrap()), Box::new(reserve)]);
         assert_eq!(free(vm), (1, 0, 0));
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -165,9 +165,9 @@ fn the_first_reservation_against_faults() {
             }
         };
         run(3, vec![Box::new(reserve), Box::new(fault(AT)), Box::new(fault(AT + HUGE))]);
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         object.discard(0..1024);
-        assert_eq!((free(vm), vm.check_free_is_zero()), ((1, 1, 0), Ok(())));
+        assert_eq!((free(vm), vm.check_free_in_test()), ((1, 1, 0), Ok(())));
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
@@ -189,7 +189,7 @@ fn two_first_reservations_of_a_page() {
         let reserve = move || both.reserve(0..512).unwrap();
         run(2, vec![Box::new(reserve), Box::new(reserve)]);
         assert_eq!((nr_free(), free(vm)), (before - 2 * nr_nodes, (1, 1, 1)));
-        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -215,7 +215,7 @@ fn h3_a_hole_against_a_reservation() {
             let is_reserved = is_reserved.load(Relaxed);
             assert_eq!(free(vm), if is_reserved { (1, 1, 1) } else { (1, 0, 0) });
             told[usize::from(is_reserved)].fetch_add(1, Relaxed);
-            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
             assert_eq!(touch(vm, space).is_ok(), is_reserved);
         });
         assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
@@ -245,7 +245,7 @@ fn the_end_of_an_object_against_a_fault() {
         };
         run(2, vec![Box::new(fault), Box::new(move || space.munmap(AT, HUGE).unwrap())]);
         assert_eq!(free(vm), (1, 1, 0));
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }
@@ -304,7 +304,7 @@ fn surplus_pages_go_in_any_order() {
         };
         run(2, vec![Box::new(end), Box::new(look)]);
         assert_eq!(free(vm), (0, 0, 0));
-        vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -329,7 +329,7 @@ fn a_page_comes_back_while_no_surplus_page_comes() {
         vm.fail_runs(None);
         other.set_size_bytes(0);
         assert_eq!(free(vm), (1, 1, 0));
-        vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -358,7 +358,7 @@ fn h11_gets_and_puts_of_a_subpool() {
             };
             run(3, vec![of_file(file()), of_file(file()), Box::new(move || drop(subpool))]);
             assert_eq!(free(vm), (2, 2, 0));
-            vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
         });
     }
 }
@@ -390,7 +390,7 @@ fn h11_two_gets_for_one_page() {
             };
             run(2, vec![actor(), actor()]);
             assert_eq!((nr_granted.load(Relaxed), subpool.nr_used(), free(vm)), (1, 1, (nr, nr, 1)));
-            vm.check(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[], &mut vec![0; 1536 + common::NR_SLOTS]).unwrap();
         });
     }
 }

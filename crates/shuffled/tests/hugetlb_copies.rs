@@ -33,7 +33,7 @@ fn world(nr_cpus: usize) -> (&'static Vm<Machine>, &'static Space, &'static Obje
 }
 
 fn check(vm: &Vm<Machine>, spaces: &[&Space]) {
-    vm.check(spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+    vm.check_in_test(spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
 }
 
 fn wait_for(flag: &AtomicBool) {
@@ -156,7 +156,8 @@ fn a_fork_against_a_smaller_size() {
         run(3, vec![Box::new(store), Box::new(fork), Box::new(cut)]);
         let child = born.lock().unwrap().take().unwrap();
         let spaces = [parent, first, child];
-        vm.check(&[&others[..], &spaces].concat(), &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[&others[..], &spaces].concat(), &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS])
+            .unwrap();
         for space in spaces {
             let there = space.read(AT, &mut [0]).map_err(|error| error.fault);
             assert_eq!((there, space.rss_pages().anon), (Err(FaultError::BeyondObject), 0));
@@ -243,7 +244,7 @@ fn two_copies_of_a_page_against_stores_of_its_owner() {
         };
         run(3, vec![copy(children[0]), copy(children[1]), Box::new(store)]);
         let spaces = [parent, children[0], children[1]];
-        vm.check(&spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         spaces.iter().for_each(|space| space.munmap(AT, HUGE).unwrap());
         assert_eq!(free(vm), (2, 2, 0));
     });

@@ -59,7 +59,7 @@ fn h8_copies_against_unmaps() {
                 }),
             ];
             run(5, actors);
-            vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
             let stat = vm.hugetlb_lock_stat();
             assert_eq!(stat.acquisitions > 0, locking != HugetlbLocking::Lockfree);
             for space in [parent, child] {

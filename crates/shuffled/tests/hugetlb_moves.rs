@@ -43,7 +43,7 @@ fn file(vm: Pool) -> &'static Object {
 }
 
 fn check(vm: Pool, spaces: &[&Space], nr_frames: u64) {
-    vm.check(spaces, &mut vec![0; nr_frames as usize + common::NR_SLOTS]).unwrap();
+    vm.check_in_test(spaces, &mut vec![0; nr_frames as usize + common::NR_SLOTS]).unwrap();
 }
 
 /// A store and a load, as a CPU that runs the space for that long.

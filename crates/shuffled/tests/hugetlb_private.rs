@@ -43,7 +43,7 @@ fn the_last_private_page() {
                 })
             });
             run(nr_cpus, actors);
-            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
             space.munmap(AT, HUGE).unwrap();
             assert_eq!(free(vm), (1, 1, 0));
         });
@@ -74,7 +74,7 @@ fn the_last_pages_of_a_file_and_its_copy() {
                 }));
             }
             run(nr_stores + 1, actors);
-            vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
             space.munmap(AT + 4 * HUGE, HUGE).unwrap();
             object.discard(0..512);
             assert_eq!(free(vm), (2, 2, 0));
@@ -118,7 +118,7 @@ fn a_pin_that_ends_during_a_fork() {
         };
         run(2, vec![Box::new(fork), Box::new(release)]);
         let child = born.lock().unwrap().take().unwrap();
-        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         child.munmap(AT, HUGE).unwrap();
         parent.munmap(AT, HUGE).unwrap();
         assert_eq!(free(vm), (2, 2, 0));
@@ -152,7 +152,7 @@ fn a_copy_against_a_store_and_a_drop() {
                 Box::new(move || parent.madvise(AT, HUGE, Advice::DontNeed).unwrap()),
             ],
         );
-        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         assert_eq!(store(child, AT + 16, 9), 7);
         child.munmap(AT, HUGE).unwrap();
         parent.munmap(AT, HUGE).unwrap();
@@ -193,7 +193,7 @@ fn a_copy_against_mprotect() {
             drop(active);
         };
         run(3, vec![Box::new(store), Box::new(protect), Box::new(other)]);
-        vm.check(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[parent, child], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         let is_stored = stored.load(Relaxed);
         assert_eq!([word_at(child, AT), word_at(child, AT + 8)], [7, if is_stored { 9 } else { 0 }]);
         assert_eq!(word_at(parent, AT), 8);
@@ -300,7 +300,7 @@ fn a_private_copy_against_a_hole_and_a_size() {
             assert!(matches!(wanted, Ok(_) | Err(FaultError::NoHugePage)));
         };
         run(3, vec![Box::new(store), Box::new(take), Box::new(want)]);
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         let there = space.read(AT, &mut byte).map_err(|error| error.fault);
         assert_eq!(
             (there, byte[0] == 9),
@@ -341,7 +341,7 @@ fn stores_are_refused_during(nr: usize, act: fn(&'static Space, &'static Vm<Mach
             done.store(true, Relaxed);
         };
         run(2, vec![Box::new(store), Box::new(act)]);
-        vm.check(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         space.munmap(AT, HUGE).unwrap();
     });
 }

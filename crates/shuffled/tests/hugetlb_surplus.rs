@@ -82,7 +82,7 @@ fn ask(schedules: usize, asks: &'static [Ask]) {
         assert_eq!(free(vm), (nr_reserved, nr_reserved, nr_reserved), "a page that nobody needs stays");
         objects.iter().for_each(|object| object.set_size_bytes(0));
         assert_eq!(free(vm), (0, 0, 0));
-        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -122,7 +122,7 @@ fn a_pool_that_changes_refuses_nobody() {
             assert_eq!(free(vm), (2, 2, 2));
             object.set_size_bytes(0);
             assert_eq!(free(vm), (nr, nr, 0));
-            vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+            vm.check_in_test(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
         });
     }
 }
@@ -141,7 +141,7 @@ fn a_page_comes_back_while_a_surplus_page_comes() {
         assert_eq!(free(vm), (1, 1, 1), "a page that nobody needs stays");
         other.set_size_bytes(0);
         assert_eq!(free(vm), (1, 1, 0));
-        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
 }
 
@@ -169,7 +169,7 @@ fn a_limit_that_falls_leaves_no_claim() {
         assert_eq!(free(vm), if is_granted == 1 { (2, 2, 2) } else { (1, 1, 0) });
         object.set_size_bytes(0);
         assert_eq!(free(vm), (1, 1, 0));
-        vm.check(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
+        vm.check_in_test(&[], &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
     });
     assert!(seen.iter().all(|nr| nr.load(Relaxed) > 0), "{seen:?}");
 }

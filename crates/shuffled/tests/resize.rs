@@ -136,7 +136,7 @@ fn schedule() {
         ],
     );
     let mut counts = vec![0; vm.nr_frames() as usize + NR_SLOTS];
-    vm.check(&[&space], &mut counts).unwrap();
+    vm.check_in_test(&[&space], &mut counts).unwrap();
     for page in NR_PAGES / 2..NR_PAGES {
         let mut bytes = [0; 8];
         match space.read(BASE + page * 4096, &mut bytes) {
@@ -145,12 +145,12 @@ fn schedule() {
         }
     }
     drop(space);
-    vm.check(&[], &mut counts).unwrap();
+    vm.check_in_test(&[], &mut counts).unwrap();
     let after = vm.vmstat().nr_free_pages + vm.event(Event::FramesPoisoned);
     assert!(after >= before, "{before} frames were free, and {after} are");
     if vm.event(Event::FramesPoisoned) == 0 {
         assert_eq!(vm.remove_memory(SECTION), Ok(()), "all of it is free");
-        vm.check(&[], &mut counts).unwrap();
+        vm.check_in_test(&[], &mut counts).unwrap();
     }
 }
 

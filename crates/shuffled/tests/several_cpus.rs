@@ -121,9 +121,9 @@ fn schedule(fault_locking: FaultLocking) {
     let programs = (0..NR_CPUS as u16).map(actor);
     run(NR_CPUS + 1, programs.chain([pager as Box<dyn FnOnce() + Send>]).collect());
     let mut counts = vec![0; NR_FRAMES as usize + NR_SLOTS];
-    vm.check(&[&space], &mut counts).unwrap();
+    vm.check_in_test(&[&space], &mut counts).unwrap();
     drop(space);
-    vm.check(&[], &mut counts).unwrap();
+    vm.check_in_test(&[], &mut counts).unwrap();
     assert_eq!(vm.vmstat().nr_free_pages + vm.event(Event::FramesPoisoned), before);
     NR_GONE[0].fetch_add(vm.event(Event::Pswpin), Ordering::Relaxed);
     NR_GONE[1].fetch_add(vm.event(Event::FramesPoisoned), Ordering::Relaxed);

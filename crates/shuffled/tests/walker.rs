@@ -51,7 +51,7 @@ fn store_in(nr_schedules: usize, op: impl Fn(&'static Space, &dyn Fn() -> u64) +
             drop(active);
         };
         run(3, vec![Box::new(taker), Box::new(program)]);
-        vm.check(&[space], &mut [0; 128 + NR_SLOTS]).unwrap();
+        vm.check_in_test(&[space], &mut [0; 128 + NR_SLOTS]).unwrap();
     });
 }
 

@@ -4,19 +4,19 @@
 //! A port may run it in debug builds. It also finds errors of the port: a shootdown that returns
 //! too early, or a foreign write to a frame, breaks an invariant.
 //!
-//! At rest means: no operation and no fault is in progress on any CPU.
+//! At rest means: no operation and no fault is in progress on any CPU. The checks take no section, and read the words of tables and
+//! free frames; beside a CPU that clears or copies to one of them this would be a race, so the caller promises that there is none.
+#![allow(unsafe_code)] // the promises are the caller's
 
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{BlockId, Order, PageRange, Pfn, Rights, Vpn};
 use crate::frame::mem_sections::frames_of;
-use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
+use crate::frame::{Class, FrameKind};
 use crate::machine::{CpuId, Machine};
-use crate::mem;
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::sync::Word;
 use crate::table::format::{Entry, Format, span_of};
 use crate::table::take::{self, Next};
 use core::ops::ControlFlow;
@@ -25,22 +25,29 @@ mod ages;
 pub(crate) mod broken;
 mod folios;
 mod huge;
+#[cfg(any(test, softfault_sync))]
+mod in_test;
 mod members;
 mod pools;
 mod swap;
+mod zero;
 
 pub use crate::space::tree::TreeFault;
 pub use broken::{Broken, Counter};
 
 impl<M: Machine> Vm<M> {
     /// Checks everything. `spaces` are all address spaces there are; `counts`
-    /// has an element for each frame of `nr_frames` and for each slot of the swap area, any value. Nobody else calls the core
-    /// meanwhile: it is for tests, at rest.
+    /// has an element for each frame of `nr_frames` and for each slot of the swap area, any value. It is for tests and debug builds.
     ///
     /// # Errors
     ///
     /// The first thing that is wrong.
-    pub fn check(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
+    ///
+    /// # Safety
+    ///
+    /// At rest: until it returns no other thread calls a method of this `Vm`, of its spaces or of its objects, no program runs in
+    /// one of the spaces, and none of its memory is stored to.
+    pub unsafe fn check(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
         if counts.len() < self.nr_frames() as usize + self.swap.nr_slots() as usize {
             return Err(Broken::BadCall("counts: should have an element per frame and per slot of the swap area"));
         }
@@ -191,46 +198,6 @@ impl<M: Machine> Vm<M> {
             cpu.frame_caches().iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
         });
         in_block || in_cache
-    }
-
-    /// I20: frames that are recorded as zero are zero, and so is the zero frame.
-    fn check_zero(&self) -> Result<(), Broken> {
-        self.check_is_zero(self.frames.zero)?;
-        self.check_huge_zero()?;
-        for id in 0..self.machine.nr_cpus() {
-            let cpu = self.cpu(CpuId(id as u16));
-            for cache in [&cpu.zeroed, &cpu.fixed, &cpu.shared] {
-                let (base, mask) = (cache.base.get() as u32, cache.mask.get());
-                (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// I20 of free memory: reads every free frame whose dirty bit is clear. Takes as
-    /// long as reading the memory, so [`check`](Vm::check) leaves it out. Call it at
-    /// rest.
-    ///
-    /// # Errors
-    ///
-    /// The first frame that is not zero.
-    pub fn check_free_is_zero(&self) -> Result<(), Broken> {
-        for b in self.frames.blocks.there() {
-            let block = self.frames.blocks.at(b);
-            for w in 0..BLOCK_WORDS {
-                let clean = block.free_word(w) & !block.dirty[w].get();
-                let base = word_base(b, w) as u32;
-                (0..64).filter(|i| clean & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_is_zero(&self, pfn: Pfn) -> Result<(), Broken> {
-        let words: &[Word; 512] = mem::view(&self.machine, pfn, 0);
-        // One look at a line, not at each word: this is most of what a long soak does.
-        let is_zero = words.chunks(8).all(|line| line.iter().fold(0, |bits, w| bits | w.get()) == 0);
-        if is_zero { Ok(()) } else { Err(Broken::NotZero(pfn)) }
     }
 }
 

@@ -313,7 +313,7 @@ pub(crate) fn is_check_due(step: usize, every: usize) -> bool {
 /// I20 once all programs have ended: reads all free frames, which are nearly all that
 /// there are.
 pub(crate) fn check_after_exit<F: Format>(vm: &Vm<Hosted<F>>) -> Option<String> {
-    vm.check_free_is_zero().err().map(|broken| format!("after the last exit: {broken}"))
+    crate::at_rest::check_free_is_zero(vm).err().map(|broken| format!("after the last exit: {broken}"))
 }
 
 /// The core's invariants at rest. `spaces` are all there are. Reads all free frames.
@@ -333,8 +333,8 @@ pub(crate) fn check_some<'s, 'vm: 's, F: Format>(
 ) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();
     let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];
-    let is_zero = || if reads_free { vm.check_free_is_zero() } else { Ok(()) };
-    let broken = vm.check(&spaces, &mut counts).and_then(|()| is_zero()).err()?;
+    let is_zero = || if reads_free { crate::at_rest::check_free_is_zero(vm) } else { Ok(()) };
+    let broken = crate::at_rest::check(vm, &spaces, &mut counts).and_then(|()| is_zero()).err()?;
     let counted: Vec<String> = spaces
         .iter()
         .map(|space| {

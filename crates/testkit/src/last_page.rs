@@ -144,7 +144,7 @@ pub fn play(case: Case, locking: HugetlbLocking, nr_cpus: usize, nr_rounds: u64)
     drop((object, space));
     let (counts, stat) = (vm.hugetlb_counts(Order::PMD).map_err(|e| e.to_string())?, vm.hugetlb_lock_stat());
     let is_whole = (counts.nr, counts.free, counts.reserved) == (case.nr_pages(), case.nr_pages(), 0);
-    vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).map_err(|e| e.to_string())?;
+    crate::at_rest::check(&vm, &[], &mut vec![0; vm.nr_frames() as usize]).map_err(|e| e.to_string())?;
     if !is_whole {
         return Err(format!("H9: {counts:?} in the end"));
     }

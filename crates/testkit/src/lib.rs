@@ -2,6 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`at_rest`] | the core's checkers |
 //! | [`formats`] | page-table formats that tests run on |
 //! | [`linux`] | runs sequences in a child process on the host's Linux |
 //! | [`fuzz`] | fuzz targets: sequences, and calls on all kinds of memory, from a fuzzer's bytes |
@@ -17,6 +18,7 @@
 //! | [`days`] | processes come and go for days; then the huge pages are counted |
 #![deny(unsafe_code)]
 
+pub mod at_rest;
 pub mod baton;
 pub mod churn;
 mod daemons;

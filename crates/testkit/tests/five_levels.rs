@@ -31,7 +31,7 @@ fn pages_live_and_die_above_what_four_levels_reach() {
     // Four below the root for each place; the second has its highest from the first.
     assert_eq!(space.rss_pages().tables, 4 + 3 + 4 + 4 + 4);
     let child = space.fork().unwrap();
-    vm.check(&[&space, &child], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    softfault_testkit::at_rest::check(&vm, &[&space, &child], &mut vec![0; vm.nr_frames() as usize]).unwrap();
     for (i, at) in places.iter().enumerate() {
         let mut bytes = [0; 8];
         child.read(at + 4096, &mut bytes).unwrap();
@@ -45,6 +45,6 @@ fn pages_live_and_die_above_what_four_levels_reach() {
     assert_eq!(space.mmap(top, 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE), Ok(top));
     space.write(top, b"top").unwrap();
     drop((space, child));
-    vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    softfault_testkit::at_rest::check(&vm, &[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
     assert_eq!(vm.vmstat().nr_free_pages, before);
 }

@@ -27,7 +27,7 @@ fn in_machine(arena_bytes: u64, spare_bytes: u64, test: impl Fn(&World<'_>)) {
     let space = &vm.new_space().unwrap();
     test(&World { vm, cpu, space });
     check(vm, &[space]);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(vm), Ok(()));
 }
 
 /// Asks for memory that is in use, which stays as it was.

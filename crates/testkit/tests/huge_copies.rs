@@ -69,7 +69,7 @@ fn copy_interrupted_by(meanwhile: impl Fn(&Vm<Hosted>, &Space<'_>) + Sync, look:
     assert_eq!((byte(&space, AT), byte(&child, AT)), (2, 1));
     look(&vm, &space);
     check(&vm, &[&space, &child]);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(&vm), Ok(()));
     // The frame that was given back is among these.
     let nr_free = vm.vmstat().nr_free_pages / 512;
     map(&space, AT + HUGE, nr_free * HUGE);

@@ -128,7 +128,7 @@ fn round(seed: u64, size: Size, orders: FolioOrders, safe_orders: FolioOrders) {
     }
     check(vm, &[]);
     assert_eq!(nr_used(), before + nr_poisoned.load(SeqCst));
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(vm), Ok(()));
     assert_eq!(vm.machine().violations(), (0, None));
 }
 

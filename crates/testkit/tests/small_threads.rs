@@ -96,7 +96,7 @@ fn play(cpus: [Part<'_>; 3]) {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         // Five sixths of a play's time under Miri, while no other CPU runs: other tools check that.
         if !cfg!(miri) {
-            vm.check(&[&play.space], &mut [0; 512 + 16]).unwrap();
+            softfault_testkit::at_rest::check(&vm, &[&play.space], &mut [0; 512 + 16]).unwrap();
         }
         drop(play);
     }

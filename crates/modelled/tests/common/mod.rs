@@ -101,7 +101,7 @@ impl World {
         let mut spaces = vec![self.space];
         spaces.extend(others);
         let mut counts = vec![0; self.vm.nr_frames() as usize + self.vm.machine().nr_swap_slots() as usize];
-        if let Err(broken) = self.vm.check(&spaces, &mut counts) {
+        if let Err(broken) = self.vm.check_in_test(&spaces, &mut counts) {
             pager::is_broken();
             panic!("{broken:?}");
         }

@@ -21,7 +21,7 @@ pub fn compiled_once(vm: &'static Vm<Shuffled<X86_64>>, space: &AddressSpace<'st
     _ = space.activate();
     _ = space.pin_page_mut(0, Term::Short);
     _ = vm.migrate_frame(Pfn(0));
-    _ = vm.check(&[], &mut []);
+    _ = vm.check_in_test(&[], &mut []);
 }
 
 /// One access by a CPU that runs the space for that long, and has no translation of it afterwards.

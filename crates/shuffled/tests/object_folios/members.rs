@@ -168,14 +168,14 @@ fn schedule(nr_seen: &[AtomicU64; SEEN.len()]) {
         assert_eq!(content(&w.object, page), expected, "page {page}");
     }
     let counts = &mut vec![0; NR_FRAMES as usize + NR_SLOTS];
-    w.vm.check(&[&w.space], counts).unwrap();
+    w.vm.check_in_test(&[&w.space], counts).unwrap();
     add_seen(nr_seen, SEEN, w.vm);
     let World { vm, object, space, .. } = w;
     object.discard(0..NR_PAGES);
     assert_eq!((object.nr_resident_pages(), space.rss_pages().shmem), (0, 0));
     drop(space);
     drop(object);
-    vm.check(&[], counts).unwrap();
+    vm.check_in_test(&[], counts).unwrap();
     assert!(vm.vmstat().nr_free_pages > before, "frames are lost");
 }
 

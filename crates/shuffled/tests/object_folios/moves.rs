@@ -142,14 +142,14 @@ fn schedule(nr_seen: &[AtomicU64; SEEN.len()]) {
         assert_eq!(content(&w.object, page), page);
     }
     let counts = &mut vec![0; NR_FRAMES as usize + NR_SLOTS];
-    w.vm.check(&[&w.spaces[0], &w.spaces[1]], counts).unwrap();
+    w.vm.check_in_test(&[&w.spaces[0], &w.spaces[1]], counts).unwrap();
     add_seen(nr_seen, SEEN, w.vm);
     let World { vm, spaces, object } = w;
     object.discard(0..NR_PAGES);
     assert_eq!((object.nr_resident_pages(), object.nr_swapped_pages()), (0, 0));
     drop(spaces);
     drop(object);
-    vm.check(&[], counts).unwrap();
+    vm.check_in_test(&[], counts).unwrap();
     assert!(vm.vmstat().nr_free_pages > before + NR_PAGES, "frames are lost");
 }
 

@@ -124,11 +124,11 @@ fn walk_and_store(w: World, is_kept: bool) -> Actor {
 fn finish(w: World) {
     be(0);
     let counts = &mut vec![0; NR_FRAMES as usize + NR_SLOTS];
-    w.vm.check(&[&w.space], counts).unwrap();
+    w.vm.check_in_test(&[&w.space], counts).unwrap();
     let World { vm, object, space } = w;
     drop(object);
     drop(space);
-    vm.check(&[], counts).unwrap();
+    vm.check_in_test(&[], counts).unwrap();
 }
 
 const SEEN: [Event; 2] = [Event::TailDescsFreed, Event::TailDescsRestored];

@@ -74,9 +74,9 @@ fn without_room_elsewhere_everything_is_put_back() {
         let made = empty(&vm, b).unwrap();
         assert!((0..40).all(|page| block_of(&space, page) != b));
         vm.give_back_huge(made.first, made.content);
-        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+        vm.check_in_test(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
-    vm.check(&[], &mut std::vec![0; 4096]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; 4096]).unwrap();
 }
 
 /// All free frames lie in blocks with tables: those in full blocks of pages can go there.
@@ -115,7 +115,7 @@ fn nr_moved_in(nr_steps: u64) -> (Result<(), CompactRefusal>, u64) {
     let made = Attempt::new(&vm, &CompactBudget { nr_steps, ..CompactBudget::BACKGROUND }).empty(b);
     let nr_moved = (0..40).filter(|page| block_of(&space, *page) != b).count() as u64;
     let result = made.map(|huge| vm.give_back_huge(huge.first, huge.content));
-    vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+    vm.check_in_test(&[&space], &mut std::vec![0; 4096]).unwrap();
     (result, nr_moved)
 }
 
@@ -152,7 +152,7 @@ fn a_loaded_machine_compacts_as_an_idle_one() {
         vm.machine().clock_step.set(clock_step);
         let made = Attempt::new(&vm, &CompactBudget::FAULT).empty(b).unwrap();
         vm.give_back_huge(made.first, made.content);
-        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+        vm.check_in_test(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
 }
 
@@ -174,7 +174,7 @@ fn mappings_of_an_object_cost_steps() {
         vm.frames.blocks.at(b).unreserve(1);
         let mut attempt = Attempt::new(&vm, &CompactBudget { nr_steps, ..CompactBudget::BACKGROUND });
         let made = attempt.empty(b).map(|huge| vm.give_back_huge(huge.first, huge.content));
-        vm.check(&[&space], &mut std::vec![0; 8192]).unwrap();
+        vm.check_in_test(&[&space], &mut std::vec![0; 8192]).unwrap();
         // A move of an object's page leaves no entry.
         (0..48).for_each(|page| _ = space.handle_fault(at(0) + (page << 12), Access::Read).unwrap());
         (made, (0..48).filter(|page| block_of(&space, *page) != b).count())
@@ -268,7 +268,7 @@ fn room_in_blocks_that_cannot_be_emptied_counts() {
     let made = Attempt::new(&vm, &CompactBudget::BACKGROUND).run().unwrap();
     assert_eq!(BlockId::of(made.first), b);
     kept.iter().chain([&made]).for_each(|huge| vm.give_back_huge(huge.first, huge.content));
-    vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+    vm.check_in_test(&[&space], &mut std::vec![0; 4096]).unwrap();
 }
 
 /// An attempt holds frames. An allocation that waits for the last ones would wait for it to the end of its budget,

@@ -69,7 +69,7 @@ fn leaves_after(nr_sections: u64) -> bool {
         let refusals = [MigrateRefusal::Raced, MigrateRefusal::NotInUse];
         assert!(moved.is_ok_and(|to| !vm.frames.is_of_pool(to)) || moved.is_err_and(|why| refusals.contains(&why)));
         assert_eq!(vm.hugetlb_counts(Order::PMD).map(|counts| (counts.nr, counts.free)), Ok((0, 0)));
-        vm.check(&[], &mut std::vec![0; 4096]).unwrap();
+        vm.check_in_test(&[], &mut std::vec![0; 4096]).unwrap();
     }
     has_left.get()
 }
@@ -94,7 +94,7 @@ fn an_isolated_frame_is_not_in_use() {
     drop(emptied);
     assert_eq!((vm.vmstat().nr_free_pages, vm.is_isolated(pfn)), (nr_free + (1 << 15), false));
     assert_eq!(vm.soft_offline_frame(pfn), Ok(()));
-    vm.check(&[], &mut std::vec![0; 2 << 15]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; 2 << 15]).unwrap();
 }
 
 /// An allocation is about to be refused while memory is emptied: that ends, and gives the memory back.

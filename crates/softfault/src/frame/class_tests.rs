@@ -178,9 +178,9 @@ fn a_table_in_a_block_that_does_not_say_so_is_noticed() {
     let mut counts = std::vec![0; vm.nr_frames() as usize];
     let pfn = vm.obtain(Fill::Zeroed).unwrap();
     vm.frames.desc(pfn).assign(FrameKind::Table, 0, 0, 0);
-    assert_eq!(vm.check(&[], &mut counts), Err(Broken::Unmarked(pfn)));
+    assert_eq!(vm.check_in_test(&[], &mut counts), Err(Broken::Unmarked(pfn)));
     vm.frames.blocks.at(block_of(pfn)).mark(Class::Fixed);
-    assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
+    assert_eq!(vm.check_in_test(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
 
 /// I46: whatever block a page of an object moves to says that it has one.

@@ -96,7 +96,7 @@ fn random_orders_against_a_map() {
         give_back(&vm, Pfn(first), order);
     }
     assert_eq!(vm.vmstat().nr_free_pages, before);
-    vm.check(&[], &mut std::vec![0; NR_FRAMES as usize]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; NR_FRAMES as usize]).unwrap();
 }
 
 #[test]
@@ -158,10 +158,10 @@ fn an_injected_failure_stops_blocks_too() {
 fn a_table_that_no_entry_names_is_noticed() {
     let vm = vm(1024, Tunables::default());
     let mut counts = std::vec![0; 1024];
-    assert_eq!(vm.check(&[], &mut counts), Ok(()));
+    assert_eq!(vm.check_in_test(&[], &mut counts), Ok(()));
     let pfn = vm.obtain(Fill::Fixed).unwrap();
     mark(&vm, pfn, Order::BASE, FrameKind::Table);
-    assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
+    assert_eq!(vm.check_in_test(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
 
 /// I28: another CPU has the last free frames, and they come back while an allocation looks for them.
@@ -330,13 +330,13 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
         let pfn = Pfn(1024 + w as u32 * 64 + w as u32 * 5);
         soil(&vm, pfn);
         vm.release_one(pfn, Content::Unknown);
-        assert_eq!(vm.check_free_is_zero(), Ok(()), "its dirty bit is set");
+        assert_eq!(vm.check_free_in_test(), Ok(()), "its dirty bit is set");
         let first = claim(Content::Unknown);
         // A false claim that it is zero is found.
         vm.give_back_huge(first, Content::Zero);
-        assert_eq!(vm.check_free_is_zero(), Err(Broken::NotZero(pfn)));
+        assert_eq!(vm.check_free_in_test(), Err(Broken::NotZero(pfn)));
         mem::zero_frames(&vm.machine, pfn, 1);
-        assert_eq!(vm.check_free_is_zero(), Ok(()));
+        assert_eq!(vm.check_free_in_test(), Ok(()));
     }
 }
 

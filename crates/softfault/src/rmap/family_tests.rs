@@ -94,7 +94,7 @@ fn a_split_that_meets_a_page_of_a_pool() {
         assert!(vm.soft_offline_frame(pfn).is_err(), "there is no memory to move it to");
         on_relax(|| ());
         assert_eq!(space.page_state(AT).map(|state| state.order), Some(Order::PMD));
-        vm.check(&[space], &mut std::vec![0; 4096]).unwrap();
+        vm.check_in_test(&[space], &mut std::vec![0; 4096]).unwrap();
     }
 }
 
@@ -110,7 +110,7 @@ fn a_reference_keeps_the_frame() {
     drop(family);
     assert_eq!(kind(&vm, founder), FrameKind::Free);
     assert!(vm.family_of(pfn).is_none());
-    vm.check(&[], &mut std::vec![0; 1024]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; 1024]).unwrap();
 }
 
 /// The last member goes while another CPU is between its look at the founder's
@@ -124,7 +124,7 @@ fn a_look_up_is_waited_for() {
     let is_raised = |lookup: &LookupSection<'_>| vm.family_get(lookup, founder).is_some();
     look_up_until_freed(&vm, founder, is_there, is_raised, space);
     assert_eq!(kind(&vm, founder), FrameKind::Free);
-    vm.check(&[], &mut std::vec![0; 1024]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; 1024]).unwrap();
 }
 
 /// Nobody looks anything up: the end of a family asks no CPU for a barrier.
@@ -176,7 +176,7 @@ fn a_walk_goes_on_behind_a_member_that_is_still_one() {
     children[1].data.family.prev.set(0);
     vm.family_data(children[1].founder()).refs.fetch_sub(1, Ordering::AcqRel);
     drop((space, children));
-    vm.check(&[], &mut std::vec![0; 2048]).unwrap();
+    vm.check_in_test(&[], &mut std::vec![0; 2048]).unwrap();
 }
 
 /// The steps are spent while members are asked that have let the page go.
@@ -201,7 +201,7 @@ fn a_walk_ends_when_its_steps_are_spent() {
     assert_eq!(nr_seen() - before, 202, "others learn of the lock, and of each step");
     let mut all: Vec<&AddressSpace<'_, Plain>> = children.iter().collect();
     all.push(&space);
-    vm.check(&all, &mut std::vec![0; 8192]).unwrap();
+    vm.check_in_test(&all, &mut std::vec![0; 8192]).unwrap();
 }
 
 /// Another CPU walks the family for as many steps as there are. All of them are left afterwards.
@@ -229,7 +229,7 @@ fn a_walk_has_its_own_steps_after_it_has_waited() {
     });
     assert_eq!((ended, nr_taken), (Ok(()), 1));
     assert!(nr_turns.get() > OF_OTHERS, "it has waited");
-    vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
+    vm.check_in_test(&[&space], &mut std::vec![0; 1024]).unwrap();
 }
 
 /// Another CPU walks the family for more steps than there are. In between that CPU does not run, which costs nothing.
@@ -258,7 +258,7 @@ fn a_walk_waits_for_no_more_steps_of_others_than_it_has() {
         entry.put_back();
     });
     assert_eq!((ended, nr_taken), (Ok(()), 1));
-    vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
+    vm.check_in_test(&[&space], &mut std::vec![0; 1024]).unwrap();
 }
 
 /// Only a founder's frame waits for lookups before it goes back.

@@ -45,7 +45,7 @@ fn touch(space: &Space, cpu: u16, page: u64) {
 }
 
 fn check(vm: &Vm<Plain>, space: &Space) {
-    vm.check(&[space], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    vm.check_in_test(&[space], &mut vec![0; vm.nr_frames() as usize]).unwrap();
 }
 
 /// Ends the space; everything it had is free again.
@@ -53,7 +53,7 @@ fn end(vm: &Vm<Plain>, space: Space, nr_free: u64) {
     be(0);
     drop(space);
     assert_eq!(vm.nr_free_pages(), nr_free, "frames were lost or freed twice");
-    vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    vm.check_in_test(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
 }
 
 /// The CPU's counts in the line that it uses now.

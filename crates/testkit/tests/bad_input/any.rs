@@ -113,7 +113,7 @@ fn fuzz(seeds: std::ops::Range<u64>, nr_calls: u64, limit: Option<u64>) {
             drop(running);
             let all: Vec<_> = spaces.iter().chain(&child).collect();
             let mut counts = vec![0; vm.nr_frames() as usize];
-            if let Err(broken) = vm.check(&all, &mut counts) {
+            if let Err(broken) = softfault_testkit::at_rest::check(&vm, &all, &mut counts) {
                 panic!("seed {seed}, call {i}, {before:?}: {broken}");
             }
             spaces.extend(child);

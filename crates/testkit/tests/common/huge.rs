@@ -30,7 +30,7 @@ pub fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
         drop(active);
     }
     check(&vm, &[]);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(&vm), Ok(()));
     let zero = 512 * vm.event(Event::ThpZeroPageAlloc);
     assert_eq!(vm.vmstat().nr_free_pages + zero, before);
 }

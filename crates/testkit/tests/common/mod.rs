@@ -144,7 +144,7 @@ pub fn in_setup(setup: Setup, nr_cpus: usize, arena_bytes: u64, test: impl Fn(&W
         check(&vm, &[&space]);
     }
     check(&vm, &[]);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(&vm), Ok(()));
     assert_eq!(vm.vmstat().nr_free_pages, free_before, "frames were lost or freed twice");
     assert_eq!(vm.machine().violations(), (0, None));
 }
@@ -181,7 +181,7 @@ pub fn nr_free(w: &World<'_>) -> u64 {
 /// Every invariant that can be checked at rest.
 pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
     let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];
-    if let Err(broken) = vm.check(spaces, &mut counts) {
+    if let Err(broken) = softfault_testkit::at_rest::check(vm, spaces, &mut counts) {
         panic!("{broken}");
     }
 }

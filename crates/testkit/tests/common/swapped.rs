@@ -33,7 +33,7 @@ pub fn with_slots(nr_slots: u64, test: impl Fn(&World<'_>)) {
     }
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, before);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(&vm), Ok(()));
     assert_eq!(vm.machine().violations(), (0, None));
 }
 

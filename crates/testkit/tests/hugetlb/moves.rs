@@ -368,7 +368,7 @@ fn former_descriptors_are_not_taken_for_zero() {
             });
             check(w.vm, &[w.space]);
             w.space.munmap(AT + (1 << 30), 30 << 30).unwrap();
-            assert_eq!(w.vm.check_free_is_zero(), Ok(()), "{round}");
+            assert_eq!(softfault_testkit::at_rest::check_free_is_zero(w.vm), Ok(()), "{round}");
         }
         w.space.munmap(AT, 6 * HUGE).unwrap();
         w.vm.set_nr_overcommit_hugepages(Order::PMD, 0).unwrap();

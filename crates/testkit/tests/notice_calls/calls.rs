@@ -72,7 +72,7 @@ calls! {
     No "Vm::new_foreign_object": |s| drop(s.vm.new_foreign_object(FrameRange { first: Pfn(0), nr_frames: 0 }));
     No "Vm::initialise_section": |s| _ = s.vm.initialise_section();
     No "Vm::remove_memory": |s| _ = s.vm.remove_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
-    No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
+    No "Vm::check": |s| _ = softfault_testkit::at_rest::check(s.vm, &[], &mut vec![0; s.vm.nr_frames() as usize]);
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
     No "Vm::new_shared_object_of": |s| drop(s.vm.new_shared_object_of(PAGE, FolioOrders::BASE));
@@ -239,6 +239,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::read_write", "takes a write, which only a machine has"),
     ("Vm::is_clean_page_of_file", "reads one word, at rest"),
     ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
+    ("Vm::check_in_test", "no function of the core that ships: `Vm::check`"),
+    ("Vm::check_free_in_test", "the same"),
     ("Vm::pretend_mappings", "unsafe; for tests"),
     ("Active::walker", "stays on the thread of its CPU, as all that a walker does; walker.rs calls from there"),
     ("AddressSpace::activate_raw", "unsafe; as activate"),

@@ -50,7 +50,7 @@ fn grown(nr_sections: u64) -> Vm<Hosted> {
 fn is_settled(vm: &Vm<Hosted>) {
     assert_eq!(vm.nr_reserve_pages(), vm.watermarks().min_pages);
     check(vm, &[]);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(vm), Ok(()));
 }
 
 /// Removed as it is, or emptied: nobody uses a frame of it, and what was set aside there is set aside elsewhere.

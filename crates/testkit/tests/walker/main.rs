@@ -33,7 +33,7 @@ fn with_walker(test: impl Fn(&Space<'_>, &Walk<'_, '_>)) {
         check(&vm, &[&space]);
         drop(active);
     }
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
+    assert_eq!(softfault_testkit::at_rest::check_free_is_zero(&vm), Ok(()));
     assert_eq!(vm.vmstat().nr_free_pages, before);
 }
 

@@ -35,8 +35,8 @@ fn small_with(nr_cpus: usize, tunables: Tunables) -> Vm<Plain> {
 }
 
 fn check(vm: &Vm<Plain>) {
-    vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
-    vm.check_free_is_zero().unwrap();
+    vm.check_in_test(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    vm.check_free_in_test().unwrap();
     assert_eq!(vm.frames.wrong_section(), None);
 }
 

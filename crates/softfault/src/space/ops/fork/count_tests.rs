@@ -133,7 +133,7 @@ fn a_count_that_is_wrong_is_made_good() {
         drop(child);
         space.charge(Rss::Tables, -wrong);
         assert_eq!(vm.nr_free_pages(), free, "{wrong}");
-        vm.check(&[&space], &mut std::vec![0; 2048]).unwrap();
+        vm.check_in_test(&[&space], &mut std::vec![0; 2048]).unwrap();
     }
 }
 
@@ -150,7 +150,7 @@ fn a_fork_costs_no_more_for_more_cpus() {
         check_child(&child);
         drop(child);
         assert_eq!(vm.nr_free_pages(), free, "{nr_cpus} CPUs");
-        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+        vm.check_in_test(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
 }
 
@@ -241,7 +241,7 @@ fn a_fork_begins_again_after_reclaim() {
         let child = space.fork().unwrap();
         vm.fail_allocation(None);
         check_child(&child);
-        vm.check(&[&space, &child], &mut std::vec![0; 2048]).unwrap();
+        vm.check_in_test(&[&space, &child], &mut std::vec![0; 2048]).unwrap();
         drop(child);
         assert_eq!(vm.nr_free_pages(), free, "given {nr_given}");
     }
