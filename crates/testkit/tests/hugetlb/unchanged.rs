@@ -46,6 +46,8 @@ fn nothing_is_refused_that_changes_nothing() {
 fn pages_of_a_pool_are_placed_below_2_gib() {
     with_pool(1, 2, |w| {
         let below = |addr, len, flags| w.space.mmap(addr, len, RW, flags);
+        // So that the lowest hole begins within a page of the pool.
+        w.space.mmap(1 << 30, PAGE, RW, PRIVATE | FIXED).unwrap();
         let first = below(0, HUGE, BELOW).unwrap();
         assert!(first + HUGE <= 1 << 31 && first.is_multiple_of(HUGE), "{first:#x}");
         let hint = 0x5000_0000;
