@@ -73,7 +73,7 @@ fn a_store_to_a_page_that_is_shown_is_seen_by_other_cpus() {
 }
 
 /// H3: a private mapping copies the object's page, which nothing maps, while a hole takes it, and another mapping wants its
-/// memory. The copy is the page as a whole, or nothing of it.
+/// memory. The copy is the page as a whole, until the hole removes it, or nothing of it.
 #[test]
 fn a_hole_waits_for_a_copy_of_a_page_that_nothing_maps() {
     let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
@@ -90,9 +90,10 @@ fn a_hole_waits_for_a_copy_of_a_page_that_nothing_maps() {
         let store = move || {
             let active = space.activate();
             access(space, vm, AT, Some(9)).unwrap();
-            let [first, last] = [8, LAST + 8].map(|at| access(space, vm, AT + at, None).unwrap());
+            let [first, last, again] = [8, LAST + 8, 8].map(|at| access(space, vm, AT + at, None).unwrap());
             drop(active);
-            assert!(first == last && [0, 7].contains(&first), "{first} {last}");
+            assert!(matches!((first, again), (0, 0) | (7, 0 | 7)), "{first} {again}");
+            assert!(last == first || last == again, "{first} {last} {again}");
             told[usize::from(first == 0)].fetch_add(1, Relaxed);
             copied.store(true, Relaxed);
         };

@@ -28,14 +28,25 @@ impl Model {
         self.map_pool(who, [addr, len, prot, flags, landing], (shows, page / HUGE_PAGES))
     }
 
-    /// Makes a hole of these base pages in the object. Pages go, with their claims; what is missing stays promised.
+    /// Makes a hole of these base pages in the object. Pages go, with their claims, and private pages that stand for them, or for nothing;
+    /// what is missing stays promised.
     pub(super) fn cut_hole(&mut self, object: usize, range: Range<u64>) -> Result<(), Unknown> {
         let of = &mut self.the_pool()?.objects[object];
         let whole = range.start.div_ceil(HUGE_PAGES)..range.end / HUGE_PAGES;
         of.pages.retain(|index, _| !whole.contains(index));
         let goes = |index: u64, at: u64| range.contains(&(index * HUGE_PAGES + at / PAGE));
         of.pages.iter_mut().for_each(|(index, words)| words.retain(|at, _| !goes(*index, *at)));
+        self.drop_private(object, &|index| whole.contains(&index));
         Ok(())
+    }
+
+    /// Drops the private pages of mappings of the object.
+    fn drop_private(&mut self, object: usize, goes: &dyn Fn(u64) -> bool) {
+        for page in self.spaces.values_mut().flat_map(|space| space.pool.values_mut()) {
+            if page.attrs.shows == Shows::Behind(object) && goes(page.index) && matches!(page.has, Has::Own(_)) {
+                page.has = Has::Nothing;
+            }
+        }
     }
 
     /// The file is the first object, for ever.
@@ -65,12 +76,7 @@ impl Model {
         }
         file.pages.retain(|index, _| *index < nr_pages);
         file.reserved.retain(|index| *index < nr_pages);
-        for page in self.spaces.values_mut().flat_map(|space| space.pool.values_mut()) {
-            let goes = page.attrs.shows == Shows::Behind(0) && page.index >= nr_pages;
-            if goes && matches!(page.has, Has::Own(_)) {
-                page.has = Has::Nothing;
-            }
-        }
+        self.drop_private(0, &|index| index >= nr_pages);
         Ok(OK)
     }
 

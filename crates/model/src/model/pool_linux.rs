@@ -42,11 +42,11 @@ impl Model {
                 let is_brought = matches!(c, MADV_POPULATE_READ | MADV_POPULATE_WRITE)
                     && space.pool.range(first / HUGE_PAGES..end.div_ceil(HUGE_PAGES)).any(|(_, page)| may_stop(page));
                 let is_cut = space.cuts_changed_pool(first, end, &|attrs| !is_flag(c) || attrs.advised(c) != *attrs);
-                is_cut || is_dropped || is_brought || c == MADV_REMOVE && self.has_own_of_file()
+                is_cut || is_dropped || is_brought || c == MADV_REMOVE && self.has_reserved_own_of_file()
             }
             Call::Mprotect => space.cuts_changed_pool(first, end, &|attrs| attrs.prot != c & 7) || c & PROT_SEM != 0,
-            // The private pages that stand for what goes are free, too.
-            Call::PoolFileSize | Call::PoolFilePunch => self.has_own_of_file(),
+            // So with one that a hole or a smaller size drops.
+            Call::PoolFileSize | Call::PoolFilePunch => self.has_reserved_own_of_file(),
             // The rest of the mapping forgets what it has reserved, which stays promised to nobody for good; or that a page was lost.
             Call::Mremap => {
                 let (new, new_end) = (e / PAGE, e.saturating_add(c).div_ceil(PAGE));
@@ -96,9 +96,9 @@ impl Model {
         owned.map(|(_, page)| page.has).any(|has| matches!(has, Has::Own(_)) && nr_entries(has) > 1)
     }
 
-    /// Whether a private mapping of the file has a page of its own.
-    fn has_own_of_file(&self) -> bool {
-        self.spaces.values().flat_map(|space| space.pool.values()).any(is_own_of_file)
+    /// Whether a private mapping of the file that reserves has a page of its own.
+    fn has_reserved_own_of_file(&self) -> bool {
+        self.spaces.values().flat_map(|space| space.pool.values()).any(is_reserved_own_of_file)
     }
 
     /// Whether Linux would look for the page of `other` at the address of its owner, and never find it: it stays in the kernel.
@@ -121,9 +121,9 @@ impl Model {
     }
 }
 
-/// A private page in a mapping of the file.
-fn is_own_of_file(page: &PoolPage) -> bool {
-    matches!((page.attrs.shows, page.has), (Shows::Behind(0), Has::Own(_)))
+/// A private page in a mapping of the file that reserves.
+fn is_reserved_own_of_file(page: &PoolPage) -> bool {
+    page.attrs.reserves && matches!((page.attrs.shows, page.has), (Shows::Behind(0), Has::Own(_)))
 }
 
 /// Whether the advice sets or clears flags of the mapping.

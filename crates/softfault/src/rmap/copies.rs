@@ -1,5 +1,5 @@
-//! Drops private copies of an object's pages that lie beyond its new end, in every space that maps it
-//! privately.
+//! Drops private copies of an object's pages that lie beyond its new end, or in a hole of an object of a pool, in every space that
+//! maps it privately.
 //!
 //! ```text
 //! for each member     visit its space: it stays
@@ -9,8 +9,9 @@
 //!   ...               shootdown, grace
 //!   settle            Busy ─▶ none; the frame loses a map
 //! ```
-//! The caller has published the size and waited for sections, so that no fault makes a copy there any
-//! more. munmap(2) publishes its tree first and takes entries when all sections that found the old one
+//! The caller of a smaller size has published it and waited for sections, so that no fault makes a copy there any
+//! more. Beside a hole faults may: each place is visited once, so such a copy goes or stays. munmap(2)
+//! publishes its tree first and takes entries when all sections that found the old one
 //! have ended: an entry that is taken while the VMA is found is still of that VMA. An entry that
 //! another operation owns is waited for, as in `object.rs`. No copy moves meanwhile: mremap(2) holds
 //! `resize`, as the caller does, and fork(2) looks whether the size has become smaller (I54).
@@ -80,17 +81,20 @@ struct Drops<'a, 'vm, M: Machine> {
 enum Whose {
     /// Those that do not reserve.
     WithoutClaims,
+    /// Those that do.
+    WithClaims,
     All,
 }
 
 impl<M: Machine> Vm<M> {
-    /// Drops every private copy of these pages, which lie beyond the end.
+    /// Drops every private copy of these pages. Visits each place once.
     pub(crate) fn drop_copies(&self, id: ObjectId, pages: ObjectPages) {
-        if self.object_pool(id).is_some() {
-            // The owner of a page last: its place keeps a claim, which is the page when nobody else has it any more.
-            self.drop_copies_of(id, pages, Whose::WithoutClaims);
+        if self.object_pool(id).is_none() {
+            return self.drop_copies_of(id, pages, Whose::All);
         }
-        self.drop_copies_of(id, pages, Whose::All);
+        // The owner of a page last: its place keeps a claim, which is the page when nobody else has it any more.
+        self.drop_copies_of(id, pages, Whose::WithoutClaims);
+        self.drop_copies_of(id, pages, Whose::WithClaims);
     }
 
     fn drop_copies_of(&self, id: ObjectId, pages: ObjectPages, whose: Whose) {
@@ -185,10 +189,15 @@ impl<'vm, M: Machine> Drops<'_, 'vm, M> {
 
     /// Whether the VMA maps the object privately, as the member does, and its copies are to be dropped by this walk.
     fn is_its(&self, vma: &Vma) -> bool {
-        if self.whose == Whose::WithoutClaims && has_claims(vma) {
-            return false;
-        }
-        vma.object == self.object && vma.is_private() && vma.range.start.0.wrapping_sub(vma.pgoff) == self.displacement
+        let is_wanted = match self.whose {
+            Whose::WithoutClaims => !has_claims(vma),
+            Whose::WithClaims => has_claims(vma),
+            Whose::All => true,
+        };
+        is_wanted
+            && vma.object == self.object
+            && vma.is_private()
+            && vma.range.start.0.wrapping_sub(vma.pgoff) == self.displacement
     }
 
     /// Takes one entry if it stands for a copy; `false` if another operation owns it. Entries of the

@@ -1,5 +1,5 @@
-//! Drops private copies of pages of a pool that lie beyond the end of their object: the part of `copies.rs` for entries above
-//! the leaf tables.
+//! Drops private copies of pages of a pool that lie beyond the end of their object, or in a hole: the part of `copies.rs` for entries
+//! above the leaf tables.
 //!
 //! ```text
 //! take     in the section that has found the VMA: a private page ─▶ Busy

@@ -61,7 +61,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// Removes pages, by number, from the object and from all mappings: they are zero when they are
     /// accessed again, or come from the file or the embedder. Of a file it is a hole: pages of a folio that is pinned, being
     /// written, or of the least size may be zeroed in place and written, so the file's pages should be zero, too: see
-    /// [`make_hole`](Self::make_hole). For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
+    /// [`make_hole`](Self::make_hole). Private copies stay; of an object of a pool they go, but those of pages that are met in part. For
+    /// locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
         self.vm.object_discard(self.id, pages.into());

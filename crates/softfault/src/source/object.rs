@@ -72,17 +72,20 @@ pub(crate) struct ObjectData {
     pub(crate) keeps: Word,
     /// Pages of VMAs that map it privately, which a smaller size looks for.
     pub(crate) nr_private: Word,
-    /// Times that the size has become smaller, raised after the size: see `fork`.
+    /// Times that the size has become smaller, raised after the size, and holes in an object of a pool: see `fork`.
     pub(crate) nr_cuts: Word,
-    /// Forks that copy a private mapping once more: no smaller size begins meanwhile. A CPU that waits for that sleeps at it.
+    /// Forks that copy a private mapping once more: no smaller size begins meanwhile, and no hole in an object of a pool. A CPU that
+    /// waits for that sleeps at it.
     pub(crate) nr_copying: Word,
+    /// 1 while a hole in an object of a pool drops private copies: fork sleeps at it.
+    pub(crate) is_dropping: Word,
     /// Held while pages of a pool are reserved (`reserved.rs`). Sleeps.
     pub(super) reserving: Word,
     /// Writes to the file that have failed, and of how many of them a caller was told (`file_write.rs`): both in halves.
     pub(super) write_errors: Word,
     /// Calls of the machine that write folios which have left the object.
     pub(crate) late_calls: LateCalls,
-    pad: [Word; 3],
+    pad: [Word; 2],
     /// The members, which map it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }

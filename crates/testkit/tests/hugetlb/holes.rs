@@ -97,7 +97,7 @@ fn h3_a_hole_in_each_kind_of_node() {
     });
 }
 
-/// A private mapping shows a page that is removed: both mappings keep the claims of what they have not.
+/// A private mapping shows a page that is removed, and has another one: both mappings keep the claims of what they have not.
 #[test]
 fn h3_a_hole_under_a_private_mapping() {
     with_pool(1, 6, |w| {
@@ -110,14 +110,48 @@ fn h3_a_hole_under_a_private_mapping() {
         w.space.write(AT + 9 * HUGE, b"m").unwrap();
         assert_eq!(free(w), (4, 4));
         file.discard(0..3 * 512);
-        assert_eq!((free(w), bytes(w.space, AT + 9 * HUGE)), ((5, 4), *b"m"));
+        assert_eq!(free(w), (6, 5));
         check(w.vm, &[w.space]);
+        assert_eq!((bytes(w.space, AT + 9 * HUGE), free(w)), ([0], (5, 4)));
         let others = take_the_rest(w);
         assert_eq!(touch(w.space, AT), Err(FaultError::NoHugePage));
         [1, 2, 8, 10].iter().for_each(|page| touch(w.space, AT + page * HUGE).unwrap());
         assert_eq!(free(w), (0, 0));
         drop((others, file));
     });
+}
+
+/// As on Linux a private page goes as a whole, in each process, whether the file has that page or not. Pages that the hole meets in part
+/// stay. The owner's place has its claim again, and nobody loses the page to it.
+#[test]
+fn h3_a_hole_under_private_pages() {
+    for hole in WAYS {
+        with_pool(1, 8, |w| {
+            let file = object(w, 3);
+            map(w, AT, 3, &file, 0, NORESERVE).unwrap();
+            file.write(HUGE, b"f").unwrap();
+            let own = [0, 1, 2].map(|page| AT + (8 + page) * HUGE);
+            w.space.mmap_object(own[0], 3 * HUGE, RW, PRIVATE | FIXED, super::whole(&file)).unwrap();
+            own.iter().for_each(|at| w.space.write(*at, b"m").unwrap());
+            let child = w.space.fork().unwrap();
+            assert_eq!(free(w), (4, 0));
+            hole(w, &file, 5 * PAGE..3 * HUGE - 5 * PAGE);
+            assert_eq!(free(w), (6, 1), "the file's page, and the private one that stood for it");
+            check(w.vm, &[w.space, &child]);
+            for space in [w.space, &child] {
+                assert_eq!(own.map(|at| bytes(space, at)), [*b"m", [0], *b"m"]);
+            }
+            assert_eq!(free(w), (4, 0));
+            hole(w, &file, 0..3 * HUGE);
+            assert_eq!((free(w), w.space.rss_pages().anon, child.rss_pages().anon), ((8, 3), 0, 0));
+            check(w.vm, &[w.space, &child]);
+            let others = take_the_rest(w);
+            assert_eq!(touch(&child, own[0]), Err(FaultError::NoHugePage), "no page was taken from it");
+            own.iter().for_each(|at| assert_eq!(bytes(w.space, *at), [0]));
+            assert_eq!(free(w), (0, 0));
+            drop((others, file, child));
+        });
+    }
 }
 
 /// A subpool counts a missing page that stays promised, below its least and above.

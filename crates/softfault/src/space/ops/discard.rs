@@ -12,6 +12,7 @@
 //! unmap    every entry of each space that may map one                 rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! copies   of pages beyond a smaller size; a hole keeps them          rmap/copies.rs
+//!          but in an object of a pool, before its pages are free      pool_hole.rs
 //! calls    of the machine that write what has gone are waited for, with nothing held     source/late_calls.rs
 //! ```
 //! A page never has two frames at a time: until every entry is removed, no fault gets a new frame.
@@ -22,6 +23,7 @@
 //! obtained before any page is marked. After that only the locks of its shards and sections are
 //! taken.
 
+use super::pool_hole::PoolHole;
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::{WordLock, lock_word};
 use crate::machine::{CpuSet, LockKind, Machine};
@@ -43,7 +45,7 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
-        let resize = self.lock_to_set_size(data, size_bytes);
+        let resize = self.lock_to_drop_copies(data, &|| size_bytes < data.size_bytes.get());
         let foreign = self.foreign_frames_of(id);
         let size_bytes = size_bytes.min(foreign.map_or(u64::MAX, |frames| frames.nr_frames * PAGE_SIZE));
         let old_bytes = data.size_bytes.get();
@@ -63,7 +65,7 @@ impl<M: Machine> Vm<M> {
             self.grace_everywhere();
             awaited.add_zeroed(self.zero_to_the_end(id, size_bytes, ZeroedBytes::Content));
             self.unreserve_pages(id, beyond);
-            self.remove_from(id, beyond, &mut awaited);
+            self.remove_from(id, beyond, &mut awaited, None);
             if let Some(frames) = foreign {
                 self.unmap_object_pages(id, beyond.below(frames.nr_frames), Why::Discard);
             }
@@ -96,11 +98,12 @@ impl<M: Machine> Vm<M> {
         self.object(id).size_bytes.store(size_bytes, Ordering::Release);
     }
 
-    /// Takes `resize`. A smaller size waits for forks that another one has made copy again: then they end.
-    fn lock_to_set_size<'a>(&'a self, data: &'a ObjectData, size_bytes: u64) -> WordLock<'a, M> {
+    /// Takes `resize`. A smaller size, or a hole in an object of a pool, waits for forks that another one has made copy again: then they
+    /// end. `drops` is asked under the lock whether private copies may go.
+    fn lock_to_drop_copies<'a>(&'a self, data: &'a ObjectData, drops: &dyn Fn() -> bool) -> WordLock<'a, M> {
         loop {
             let resize = lock_word(LockKind::ObjectResize, &data.resize, &self.machine);
-            if size_bytes >= data.size_bytes.get() {
+            if !drops() {
                 return resize;
             }
             // A fork that is not seen here sees each cut that was made before.
@@ -143,16 +146,26 @@ impl<M: Machine> Vm<M> {
     /// Returns the pages that have left, or were missing.
     pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) -> Range<u64> {
         self.assert_outside();
-        let resize = lock_word(LockKind::ObjectResize, &self.object(id).resize, &self.machine);
+        let resize = self.lock_to_drop_copies(self.object(id), &|| self.object_pool(id).is_some());
         self.fence_reads(id);
         let mut awaited = self.begin_to_await(id, pages);
-        self.remove_from(id, pages, &mut awaited);
+        let mut hole = self.begin_pool_hole(id, pages);
+        self.remove_from(id, pages, &mut awaited, hole.as_mut());
+        drop(hole);
         drop(resize);
         self.wait_for_calls(id, awaited)
     }
 
-    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time. It waits for the calls when it holds nothing.
-    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages, awaited: &mut AwaitedCalls) {
+    /// Removes the pages, part by part, with the private copies of a `hole`. The caller holds `resize`: one remover at a time. It waits
+    /// for the calls when it holds nothing.
+    fn remove_from(
+        &self,
+        id: ObjectId,
+        mut rest: ObjectPages,
+        awaited: &mut AwaitedCalls,
+        mut hole: Option<&mut PoolHole<'_, M>>,
+    ) {
+        let mut drop_copies_to = |end| hole.iter_mut().for_each(|hole| hole.drop_copies_to(end));
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);
@@ -162,9 +175,12 @@ impl<M: Machine> Vm<M> {
             if self.object_was_mapped(id, barred) {
                 self.unmap_object_pages(id, barred, Why::Discard);
             }
+            // While faults on these pages wait: a store after the hole is not dropped, and a copy of what goes does not stay.
+            drop_copies_to(part.end);
             self.object_free(id, part, barred, &mut nodes, awaited);
             rest.start = part.end;
         }
+        drop_copies_to(rest.end);
     }
 
     /// Returns the end of the part that begins with page `first`, so that no folio is in two parts.

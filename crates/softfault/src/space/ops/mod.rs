@@ -28,6 +28,7 @@ mod mmap_error;
 mod msync;
 mod object_part;
 mod pagemap;
+mod pool_hole;
 mod populate;
 mod protect;
 mod punch;

@@ -4,8 +4,8 @@
 //! VMA of an object, shared    section: may the program store there? the object is kept
 //! outside                     Machine::punch_hole: storage ─▶ ObjectHole::discard ─▶ pages leave the object and all mappings
 //! ```
-//! Private copies stay, as on Linux. Nothing is held while the machine is asked: what another thread has mapped meanwhile at
-//! the same place keeps its pages, since the hole is in the object that was found.
+//! Private copies stay, as on Linux, but those of pages of a pool (`pool_hole.rs`). Nothing is held while the machine is
+//! asked: what another thread has mapped meanwhile at the same place keeps its pages, since the hole is in the object that was found.
 //!
 //! Locks on entry: none, no section.
 

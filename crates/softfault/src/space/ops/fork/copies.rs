@@ -16,8 +16,13 @@
 //! fence may still raise the cuts; those that look later wait. They look under `resize`. So of two that have looked before, the
 //! first was over when the second looked, and fork's second copy finds its cut. One cut is left: it spoils the second copy or none.
 //!
+//! **A hole in an object of a pool** drops copies, too (`ops/pool_hole.rs`), and moves no end that fork could read. So it counts as a
+//! smaller size, and a fork that has read that count waits until the hole has dropped all copies. A copy that begins after the wait is of
+//! what the hole has left; one that began before the count is dropped by the walk, or finds the count changed.
+//!
 //! Locks on entry: the parent's writer lock, no section. Fork holds frames, so it cannot wait for
-//! `resize`, whose holder may wait for frames. A smaller size waits for fork with nothing held.
+//! `resize`, whose holder may wait for frames. It may wait for a hole in an object of a pool, which takes no frame and no writer lock
+//! while it drops copies. A smaller size, or such a hole, waits for fork with nothing held, before it begins.
 
 use super::Wanted;
 use super::child::Child;
@@ -67,6 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut copying = None;
         loop {
             let before = object.nr_cuts.load(Ordering::Acquire);
+            self.wait_for_hole(object);
             let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff);
             // A page of a pool that lies below the end in part is kept whole.
             let nr_below = nr_below.next_multiple_of(self.vm.nr_pages_per_page(vma)).min(vma.range.nr_pages());
@@ -85,6 +91,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let _copying = copying.get_or_insert_with(|| CountedFork::begin(object, &self.vm.machine));
             let removal = Removal::keeping_tables(vma.range, Guards::Remove);
             child.space.remove_pages(&child.writer, &removal, Why::Discard);
+        }
+    }
+
+    /// Sleeps until no hole drops copies. One that begins later is counted after `nr_cuts` was read.
+    fn wait_for_hole(&self, object: &ObjectData) {
+        while object.is_dropping.load(Ordering::Acquire) != 0 {
+            self.vm.machine.park(&object.is_dropping, 1);
         }
     }
 
