@@ -168,6 +168,8 @@ impl<M: Machine> Vm<M> {
         let mut drop_copies_to = |end| hole.iter_mut().for_each(|hole| hole.drop_copies_to(end));
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
+            // Those before the part wait for no bar, and no fault waits for them.
+            drop_copies_to(first);
             let mut nodes = self.object_cut_nodes(id, part);
             let barred = self.object_bar(id, part);
             self.grace_everywhere();

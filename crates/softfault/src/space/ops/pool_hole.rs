@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! begin    `is_dropping`; counted in `nr_cuts`; fence                                 fork/copies.rs
+//! missing  copies of what is missing before the next part                             rmap/copies.rs
 //! part     its pages are barred: every fault on them waits; no entry names one        discard.rs
-//! copies   of the part, and of what is missing before it                              rmap/copies.rs
+//! copies   of the part                                                                rmap/copies.rs
 //! free     the part has left the object: faults find nothing
 //! end      no fork waits any more
 //! ```
 //! A fault may make a copy meanwhile, which a smaller size excludes. So the walk passes each place once: what a program stores after it
 //! has seen the hole there stays. Where the object has the page, no fault gets beyond its word until the copies are gone and the page
-//! is free. Where it has none, nothing is barred: such a place shows the hole when its entry goes, and is not visited again.
+//! is free. Where it has none, nothing is barred: such a place shows the hole when its entry goes, and is not visited again. A page that
+//! is missing and shown at two places, or mapped again meanwhile, is two places: a store to the second one may go, as on Linux.
 //! Mappings without reservations come first, as for a smaller size, in a walk of their own.
 //!
 //! Places keep their claims, as after `MADV_DONTNEED`. Pages that the hole meets in part stay, as do those of the object, of which it
-//! zeroes that part. So does a place that has lost its page.
+//! zeroes that part. So does a place that has lost its page, and it stays lost. An owner's place is lost, too, if its page is pinned or
+//! still a child's that ends, and the pool is empty.
 //!
 //! | failure | what prevents it | seen by |
 //! | --- | --- | --- |

@@ -17,7 +17,7 @@
 //! first was over when the second looked, and fork's second copy finds its cut. One cut is left: it spoils the second copy or none.
 //!
 //! **A hole in an object of a pool** drops copies, too (`ops/pool_hole.rs`), and moves no end that fork could read. So it counts as a
-//! smaller size, and a fork that has read that count waits until the hole has dropped all copies. A copy that begins after the wait is of
+//! smaller size, and a fork that has read that count waits, itself counted, until the hole has dropped all copies. A copy that begins after the wait is of
 //! what the hole has left; one that began before the count is dropped by the walk, or finds the count changed.
 //!
 //! Locks on entry: the parent's writer lock, no section. Fork holds frames, so it cannot wait for
@@ -72,7 +72,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut copying = None;
         loop {
             let before = object.nr_cuts.load(Ordering::Acquire);
-            self.wait_for_hole(object);
+            if object.is_dropping.load(Ordering::Acquire) != 0 {
+                // Counted before it sleeps: else one hole might begin after the other.
+                copying.get_or_insert_with(|| CountedFork::begin(object, &self.vm.machine));
+                self.wait_for_hole(object);
+            }
             let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff);
             // A page of a pool that lies below the end in part is kept whole.
             let nr_below = nr_below.next_multiple_of(self.vm.nr_pages_per_page(vma)).min(vma.range.nr_pages());
@@ -88,7 +92,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if object.nr_cuts.load(Ordering::Relaxed) == before {
                 return Ok(());
             }
-            let _copying = copying.get_or_insert_with(|| CountedFork::begin(object, &self.vm.machine));
+            copying.get_or_insert_with(|| CountedFork::begin(object, &self.vm.machine));
             let removal = Removal::keeping_tables(vma.range, Guards::Remove);
             child.space.remove_pages(&child.writer, &removal, Why::Discard);
         }
