@@ -16,7 +16,7 @@
 //! fence may still raise the cuts; those that look later wait. They look under `resize`. So of two that have looked before, the
 //! first was over when the second looked, and fork's second copy finds its cut. One cut is left: it spoils the second copy or none.
 //!
-//! **A hole in an object of a pool** drops copies, too (`ops/pool_hole.rs`), and moves no end that fork could read. So it counts as a
+//! **A hole in an object of a pool** drops copies, too (`space/ops/pool_hole.rs`), and moves no end that fork could read. So it counts as a
 //! smaller size, and a fork that has read that count waits, itself counted, until the hole has dropped all copies. A copy that begins after the wait is of
 //! what the hole has left; one that began before the count is dropped by the walk, or finds the count changed.
 //!
