@@ -79,3 +79,7 @@ impl<M: Machine> Drop for PoolHole<'_, M> {
         self.vm.machine.unpark(is_dropping);
     }
 }
+
+#[cfg(test)]
+#[path = "pool_hole_tests.rs"]
+mod tests;

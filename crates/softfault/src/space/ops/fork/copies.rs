@@ -17,8 +17,8 @@
 //! first was over when the second looked, and fork's second copy finds its cut. One cut is left: it spoils the second copy or none.
 //!
 //! **A hole in an object of a pool** drops copies, too (`space/ops/pool_hole.rs`), and moves no end that fork could read. So it counts as a
-//! smaller size, and a fork that has read that count waits, itself counted, until the hole has dropped all copies. A copy that begins after the wait is of
-//! what the hole has left; one that began before the count is dropped by the walk, or finds the count changed.
+//! smaller size, and a fork that has read that count waits, itself counted, until the hole has dropped all copies. A copy that begins
+//! after the wait is of what the hole has left; one that began before the count is dropped by the walk, or finds the count changed.
 //!
 //! Locks on entry: the parent's writer lock, no section. Fork holds frames, so it cannot wait for
 //! `resize`, whose holder may wait for frames. It may wait for a hole in an object of a pool, which takes no frame and no writer lock
