@@ -1,6 +1,6 @@
 //! Holes in an object of a pool, under private mappings: their copies go, against stores, copies and forks.
 
-use common::{RW, Shuffled, access, free, run, shuffled, vm_of_fresh_memory};
+use common::{RW, Shuffled, access, free, run, shuffled, vm_of_fresh_memory, word_at};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{AddressSpace, MapFlags, ObjectPart, Order, SharedObject, Tunables, Vm};
@@ -32,12 +32,6 @@ fn check(vm: &Vm<Machine>, spaces: &[&Space]) {
     vm.check_in_test(spaces, &mut vec![0; NR_FRAMES as usize + common::NR_SLOTS]).unwrap();
 }
 
-fn word(space: &Space, at: u64) -> u64 {
-    let mut bytes = [0; 8];
-    space.read(at, &mut bytes).unwrap();
-    u64::from_le_bytes(bytes)
-}
-
 /// A program stores to its copy, sees the hole there, and stores again: that stays. It never sees the object's bytes, which the copy
 /// has hidden before. Or it has no copy, sees the object's bytes until the hole, and stores then.
 fn stores_again_after_a_hole(more: MapFlags, has_page: bool) {
@@ -65,7 +59,7 @@ fn stores_again_after_a_hole(more: MapFlags, has_page: bool) {
         };
         run(2, vec![Box::new(store_again), Box::new(move || object.discard(0..512))]);
         check(vm, &[space]);
-        assert_eq!(word(space, AT + 8), 9);
+        assert_eq!(word_at(space, AT + 8), 9);
         space.munmap(AT, HUGE).unwrap();
         assert_eq!(free(vm), (3, 3, 0));
     });
@@ -106,9 +100,9 @@ fn a_copy_against_a_hole() {
         };
         run(2, vec![Box::new(store), Box::new(hole)]);
         check(vm, &[space]);
-        let stored = word(space, AT + 8);
+        let stored = word_at(space, AT + 8);
         assert!([0, 9].contains(&stored), "{stored}");
-        assert_eq!(word(space, AT + LAST + 8), 0, "of before the hole, beside {stored}");
+        assert_eq!(word_at(space, AT + LAST + 8), 0, "of before the hole, beside {stored}");
         told[usize::from(stored == 0)].fetch_add(1, Relaxed);
         space.munmap(AT, HUGE).unwrap();
         assert_eq!(free(vm), (3, 3, 0));

@@ -4,10 +4,11 @@
 mod common;
 
 use common::objects::{Object, content, map, orders, touch};
+use common::storage::fill_from;
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, Advice, CpuId, FaultError, FileWrite, FillError, Filling, HoleRefused, StoreRefused, WriteError, Writing,
+    Access, Advice, CpuId, FaultError, FileWrite, Filling, HoleRefused, StoreRefused, WriteError, Writing,
 };
 use softfault_host::{HostFile, HostFill};
 use std::collections::BTreeSet;
@@ -36,11 +37,8 @@ fn pages_of(bytes: &Range<u64>) -> Range<u64> {
 }
 
 impl HostFile for Sparse {
-    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
-        let (storage, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
-        let there = storage.get(start..start + fill.bytes().len());
-        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
-        fill.end(result)
+    fn fill(&self, fill: HostFill<'_>) -> Filling {
+        fill_from(&self.bytes, fill)
     }
 
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {

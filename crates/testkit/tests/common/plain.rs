@@ -1,9 +1,10 @@
 //! A file in memory whose storage knows nothing of removals: it stores what it is given. One call takes as long as the test says.
 
 use super::objects::{Object, map};
+use super::storage::fill_from;
 use super::{BASE, Hosted, PAGE, Space, World, wait_until};
 use softfault::policy::folio::FolioOrders;
-use softfault::{Advice, FileWrite, FillError, Filling, HoleRefused, StoreRefused, Vm, Writing};
+use softfault::{Advice, FileWrite, Filling, HoleRefused, StoreRefused, Vm, Writing};
 use softfault_host::{HostFile, HostFill};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -45,11 +46,8 @@ pub struct Plain {
 }
 
 impl HostFile for Plain {
-    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
-        let (storage, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
-        let there = storage.get(start..start + fill.bytes().len());
-        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
-        fill.end(result)
+    fn fill(&self, fill: HostFill<'_>) -> Filling {
+        fill_from(&self.bytes, fill)
     }
 
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {

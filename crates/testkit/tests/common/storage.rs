@@ -52,16 +52,21 @@ pub struct Storage {
     log: Mutex<Vec<(u64, u64)>>,
 }
 
+/// Ends the read with the bytes that stand there in the storage; with an error, if these are too few.
+pub fn fill_from(storage: &Mutex<Vec<u8>>, mut fill: HostFill<'_>) -> Filling {
+    let (bytes, start) = (storage.lock().unwrap(), fill.offset_bytes() as usize);
+    let there = bytes.get(start..start + fill.len_bytes() as usize);
+    let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
+    fill.end(result)
+}
+
 impl HostFile for Storage {
-    fn fill(&self, mut fill: HostFill<'_>) -> Filling {
+    fn fill(&self, fill: HostFill<'_>) -> Filling {
         let pages = fill.offset_bytes()..fill.offset_bytes() + fill.len_bytes();
         while self.open.lock().unwrap().iter().any(|hole| hole.start < pages.end && pages.start < hole.end) {
             std::thread::yield_now();
         }
-        let (bytes, start) = (self.bytes.lock().unwrap(), fill.offset_bytes() as usize);
-        let there = bytes.get(start..start + fill.len_bytes() as usize);
-        let result = there.map(|there| fill.bytes().copy_from_slice(there)).ok_or(FillError);
-        fill.end(result)
+        fill_from(&self.bytes, fill)
     }
 
     fn write_back(&self, write: FileWrite, bytes: &[u8]) -> Writing {
