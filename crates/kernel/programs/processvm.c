@@ -121,6 +121,18 @@ static void rights(int call) {
     }
 }
 
+/* A stack of another process does not grow for the call. */
+static void below_a_stack(int call) {
+    char *stack = pages(MAP_PRIVATE | MAP_GROWSDOWN);
+    pid_t pid = sleeping_child();
+    struct iovec mine = { own, 8 }, below = { stack - 8, 8 }, across = { stack - 4, 8 }, in = { stack, 8 };
+    SAY(ask(call, pid, &mine, 1, &below, 1, 0), "%s, below a stack", names[call]);
+    SAY(ask(call, pid, &mine, 1, &across, 1, 0), "%s, across the end of a stack", names[call]);
+    SAY(ask(call, pid, &mine, 1, &in, 1, 0), "%s, in a stack", names[call]);
+    end(pid);
+    munmap(stack, NR_PAGES * PAGE);
+}
+
 static void *wait_here(void *tid) {
     __atomic_store_n((int *)tid, (int)sys(SYS_gettid), __ATOMIC_RELEASE);
     for (;;)
@@ -207,6 +219,7 @@ int main(void) {
         pairs(call, getpid(), "itself");
         lists(call);
         rights(call);
+        below_a_stack(call);
         others(call);
         users(call);
     }

@@ -30,16 +30,16 @@ fn other_memory(call: &Call) -> errno::Result<Arc<Mm>> {
     }
 }
 
-/// How many bytes of the parts lie in mappings that may be read, up to the first that does not. A page that may be written or
-/// executed lets the CPU read it, too, but as on Linux another process needs the right.
-fn readable_bytes(mm: &Mm, parts: &[[u64; 2]]) -> u64 {
+/// How many bytes of the parts lie in mappings with that right, up to the first that does not. A page that may be written or
+/// executed lets the CPU read it, too, but as on Linux another process needs the right. And a stack does not grow for it.
+fn reachable_bytes(mm: &Mm, parts: &[[u64; 2]], needed: Rights) -> u64 {
     let mut nr = 0;
     for &[addr, len] in parts {
         let end = addr.saturating_add(len);
         let mut at = addr;
         while at < end {
             match mm.space.vma(at) {
-                Some(vma) if vma.flags.rights().contains(Rights::READ) => at = vma.range.end.addr().min(end),
+                Some(vma) if vma.flags.rights().contains(needed) => at = vma.range.end.addr().min(end),
                 _ => return nr + (at - addr),
             }
         }
@@ -68,10 +68,12 @@ pub fn transfer(call: &mut Call, way: Way) -> errno::Result {
     if !mm.try_enter() {
         return Err(Errno::ESRCH);
     }
-    if let Way::FromOther = way {
-        let readable = readable_bytes(&mm, &other);
-        cut(&mut other, readable);
-    }
+    let needed = match way {
+        Way::FromOther => Rights::READ,
+        Way::ToOther => Rights::WRITE,
+    };
+    let reachable = reachable_bytes(&mm, &other, needed);
+    cut(&mut other, reachable);
     let result = copy(call, way, &own, &mm, &other);
     mm.leave();
     if result == Ok(0) { Err(Errno::EFAULT) } else { result }
