@@ -316,12 +316,16 @@ impl Writing<'_> {
             state.parts.add(nr, joins);
         });
     }
-    /// Takes the bytes of a part back that is not to be completed.
+    /// Takes the bytes of a part back that is not to be completed. Others may have waited for their room.
     pub fn discard(&self) {
         let mut state = self.0.pipe.state.lock();
         let nr = state.len();
         state.bytes.truncate(nr);
-        state.nr_staged = 0;
+        let nr_taken_back = core::mem::take(&mut state.nr_staged);
+        drop(state);
+        if nr_taken_back > 0 {
+            self.0.pipe.emptied.ring();
+        }
     }
 }
 
