@@ -133,6 +133,7 @@ static void pages(void) {
     SAY(pread(pagemap, words, 8, 1), "pagemap, unaligned");
     SAY(pread(pagemap, words, 7, 0), "pagemap, part of a word");
     SAY(pread(pagemap, words, 16, (off_t)(end_of_user / PAGE * 8)), "pagemap, behind the end");
+    SAY(pread(pagemap, words, 8, 1l << 62), "pagemap, far behind the end");
 }
 
 static long attached(int id) {

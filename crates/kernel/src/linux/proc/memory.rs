@@ -256,6 +256,9 @@ pub fn read_pagemap(space: &Space, offset: u64, into: &mut [u8]) -> errno::Resul
     }
     let first = offset / 8;
     let nr_pages = (USER_END / 4096).saturating_sub(first).min(into.len() as u64 / 8);
+    if nr_pages == 0 {
+        return Ok(0);
+    }
     let words = &mut into[..nr_pages as usize * 8];
     words.fill(0);
     space.pagemap(first * 4096, nr_pages * 4096, &mut |entry| {
