@@ -139,7 +139,7 @@ impl Walk<'_> {
             self.left_out.note(&source, "a socket, pipe or device");
             return Ok(());
         }
-        self.expected.take(&self.argument, if host.is_file() { host.len() } else { 0 })?;
+        self.expected.take(&self.argument, if host.is_dir() { 0 } else { host.len() })?;
         let is_dir = host.is_dir();
         self.found.push(Found { source: source.clone(), path: path.clone(), host });
         if is_dir {
