@@ -1,10 +1,13 @@
 //! `cargo xtask check`: the one gate.
 //!
-//! All steps run even if one fails, so that one round shows everything. The last
-//! line counts tests, and steps that are not tests, as passed or failed.
+//! All steps run even if one fails, so that one round shows everything. The last lines are the time of each part beside
+//! its budget (`check/budget.rs`), and the count of tests, and of steps that are not tests, as passed or failed.
+
+mod budget;
 
 use crate::shell;
 use crate::{lint, miri, mutants, packages, publish, readme, room, suites};
+use budget::{Part, Spent};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,33 +22,38 @@ pub struct Options {
     fast: bool,
 }
 
-/// A part of the gate.
+/// A step of the gate.
 struct Step {
     name: &'static str,
+    part: Part,
     slow: bool,
     run: fn(&mut Tally, &Options) -> Result<(), String>,
 }
 
-const STEPS: [Step; 11] = [
-    Step { name: "room on the disk", slow: false, run: |_, _| room::ensure() },
-    Step { name: "packages", slow: false, run: |_, _| packages::ensure() },
-    Step { name: "format", slow: false, run: |_, _| format() },
-    Step { name: "lints of our own", slow: false, run: |_, _| lint::run() },
-    Step { name: "clippy, beside that of the kernel and the probe", slow: false, run: |_, _| clippy() },
-    Step { name: "the library without hooks, by features", slow: false, run: |_, _| without_hooks() },
-    Step { name: "package of the library", slow: false, run: |_, _| publish::check() },
-    Step {
-        name: "documentation, beside a sample under Miri (not with --fast)",
-        slow: false,
-        run: |tally, options| documentation_and_miri(tally, options.fast),
-    },
-    Step { name: "tests", slow: false, run: |tally, options| tests(tally, options.fast) },
-    Step { name: "model checking", slow: true, run: |tally, _| suites::run(&suites::MODELS, |text| tally.see(text)) },
-    Step {
-        name: "the README's commands, beside a sample of the mutants",
-        slow: true,
-        run: |_, _| readme_and_mutants(),
-    },
+const fn step(name: &'static str, part: Part, run: fn(&mut Tally, &Options) -> Result<(), String>) -> Step {
+    Step { name, part, slow: false, run }
+}
+
+/// Left out with `--fast`.
+const fn slow(name: &'static str, part: Part, run: fn(&mut Tally, &Options) -> Result<(), String>) -> Step {
+    Step { name, part, slow: true, run }
+}
+
+const STEPS: [Step; 12] = [
+    step("room on the disk", Part::Rest, |_, _| room::ensure()),
+    step("packages", Part::Rest, |_, _| packages::ensure()),
+    step("format", Part::Rest, |_, _| format()),
+    step("lints of our own", Part::Rest, |_, _| lint::run()),
+    step("clippy, beside that of the kernel and the probe", Part::Builds, |_, _| clippy()),
+    step("the library without hooks, by features", Part::Builds, |_, _| without_hooks()),
+    step("package of the library", Part::Builds, |_, _| publish::check()),
+    step("builds of tests, beside those of models and the release", Part::Builds, |_, options| builds(options.fast)),
+    step("documentation, beside a sample under Miri (not with --fast)", Part::Rest, |tally, options| {
+        documentation_and_miri(tally, options.fast)
+    }),
+    step("tests", Part::Tests, |tally, _| tests(tally)),
+    slow("model checking", Part::Models, |tally, _| suites::run(&suites::MODELS, |text| tally.see(text)).map(|_| ())),
+    slow("the README's commands, beside a sample of the mutants", Part::Mutants, |_, _| readme_and_mutants()),
 ];
 
 /// Besides the first builds, which take about as long.
@@ -67,6 +75,8 @@ struct Tally {
     failed: u64,
     /// Parts that this machine cannot run.
     left_out: Vec<String>,
+    /// Of steps with two parts: the time of the one that the step is not named for.
+    other: Option<(Part, Duration)>,
 }
 
 impl Tally {
@@ -82,13 +92,17 @@ impl Tally {
 /// Runs the gate. Its last line is the count, whatever happens.
 pub fn run(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
-    let mut lines = Vec::new();
+    let (mut lines, mut spent) = (Vec::new(), Spent::default());
     let mut all_good = true;
     for step in STEPS.iter().filter(|step| !(options.fast && step.slow)) {
         println!("\n== {}", step.name);
         let (start, failed_before) = (Instant::now(), tally.failed);
         let result = (step.run)(&mut tally, options);
-        lines.push(summary(step, &result, start.elapsed()));
+        let took = start.elapsed();
+        lines.push(summary(step, &result, took));
+        let (other, of_other) = tally.other.take().unwrap_or((step.part, Duration::ZERO));
+        spent.add(other, of_other);
+        spent.add(step.part, took.saturating_sub(of_other));
         match result {
             Ok(()) => tally.passed += 1,
             // A step whose tests failed has been counted by its tests.
@@ -98,14 +112,14 @@ pub fn run(options: &Options) -> ExitCode {
             }
         }
     }
-    println!("\n== summary (below: tests and steps)\n{}", ending(&lines, &tally));
+    println!("\n== summary (below: tests and steps)\n{}", ending(&lines, &spent.table(), &tally));
     if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The last lines: the steps, what was left out, the count.
-fn ending(lines: &[String], tally: &Tally) -> String {
+/// The last lines: the steps, the time of each part, what was left out, the count.
+fn ending(lines: &[String], table: &str, tally: &Tally) -> String {
     let count = format!("{} passed, {} failed", tally.passed, tally.failed);
-    [lines, &tally.left_out, &[count]].concat().join("\n")
+    [lines, &[String::new(), table.into()], &tally.left_out, &[count]].concat().join("\n")
 }
 
 fn summary(step: &Step, result: &Result<(), String>, took: Duration) -> String {
@@ -220,9 +234,10 @@ fn readme_and_mutants() -> Result<(), String> {
 /// The build for the commands of the README.
 const RELEASE: &str = "build --release";
 
-/// Runs the tests. Beside them it builds what the slow steps run: often one crate at a time, and into another folder.
-fn tests(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
-    let builds = || {
+/// Builds all that later steps run. Cargo has one lock for each profile's folder: the tests are built beside what is
+/// built for a release.
+fn builds(is_fast: bool) -> Result<(), String> {
+    let release = || {
         if is_fast {
             return Ok((String::new(), Ok(())));
         }
@@ -230,11 +245,15 @@ fn tests(tally: &mut Tally, is_fast: bool) -> Result<(), String> {
         let (release, of_release) = shell::captured(&shell::cargo(RELEASE))?;
         Ok((models + &release, result.and(of_release)))
     };
-    beside("builds for the slow steps", builds, || {
-        let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
-        let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
-        binaries.and(documentation)
-    })
+    beside("builds for a release", release, || suites::build(&suites::TESTS))
+}
+
+/// Runs the tests. Those of the kernel and of the command have minutes of their own.
+fn tests(tally: &mut Tally) -> Result<(), String> {
+    let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
+    let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
+    tally.other = binaries.as_ref().ok().map(|in_turn| (Part::Kernel, *in_turn));
+    binaries.map(|_| ()).and(documentation)
 }
 
 /// From `test result: ok. 12 passed; 0 failed; ...`.
@@ -261,11 +280,11 @@ mod tests {
     #[test]
     fn what_was_left_out_stands_before_the_count() {
         let left_out = vec!["left out: some".to_string()];
-        let tally = Tally { passed: 3, failed: 1, left_out };
+        let tally = Tally { passed: 3, failed: 1, left_out, ..Tally::default() };
         assert_eq!(
-            ending(&["ok      a step (1 s)".to_string()], &tally),
-            "ok      a step (1 s)\nleft out: some\n3 passed, 1 failed"
+            ending(&["ok      a step (1 s)".to_string()], "table\n", &tally),
+            "ok      a step (1 s)\n\ntable\n\nleft out: some\n3 passed, 1 failed"
         );
-        assert_eq!(ending(&[], &Tally::default()), "0 passed, 0 failed");
+        assert!(ending(&[], "", &Tally::default()).ends_with("\n0 passed, 0 failed"));
     }
 }

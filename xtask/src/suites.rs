@@ -123,20 +123,26 @@ struct Ended<'a> {
     result: Result<ExitStatus, String>,
 }
 
-/// Builds and runs them all. Calls `see` with each line of their output.
-pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
+/// Builds and runs them all. Calls `see` with each line of their output. The result is the part of the time that the
+/// binaries of the folder `in_turn` took, as if all CPUs had worked for nothing else meanwhile.
+pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<Duration, String> {
+    let nr_workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut of_in_turn = Duration::ZERO;
     let chains = chains(suite, binaries(suite)?);
     let queue = Mutex::new(chains.iter());
     let (sender, ended) = mpsc::channel();
     let mut failed = Vec::new();
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..nr_workers {
             let (queue, sender) = (&queue, sender.clone());
             scope.spawn(move || work(queue, suite.fewer, &sender));
         }
         drop(sender);
         for Ended { binary, text, took, result } in ended {
             println!("     Running {} of {} ({} s)", binary.name, binary.folder(), took.as_secs());
+            if suite.in_turn.is_some_and(|folder| folder == binary.folder()) {
+                of_in_turn += took;
+            }
             text.lines().for_each(|line| {
                 println!("{line}");
                 see(line);
@@ -148,7 +154,8 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<(), String> {
             }
         }
     });
-    if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+    let share = of_in_turn / u32::try_from(nr_workers).unwrap_or(1);
+    if failed.is_empty() { Ok(share) } else { Err(failed.join(", ")) }
 }
 
 /// Runs binaries until all have run.
@@ -193,6 +200,12 @@ fn chains(suite: &Suite, binaries: Vec<Binary>) -> Vec<Vec<Binary>> {
     rest.sort_by_key(|b| suite.longest.iter().position(|name| *name == b.name).unwrap_or(suite.longest.len()));
     let in_turn = Some(in_turn).filter(|chain| !chain.is_empty());
     in_turn.into_iter().chain(rest.into_iter().map(|binary| vec![binary])).collect()
+}
+
+/// Builds the binaries.
+pub fn build(suite: &Suite) -> Result<(), String> {
+    shell::run(&build_line(suite)?)?;
+    suite.alone.map_or(Ok(()), |alone| shell::run(&shell::cargo(&format!("test {alone} --no-run"))))
 }
 
 /// Builds the binaries, but for one that is built alone.

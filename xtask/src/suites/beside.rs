@@ -23,7 +23,7 @@ pub struct Options {
 pub fn run_with(options: &Options) -> Result<(), String> {
     let Options { beside_load, times, arguments } = options;
     if arguments.is_empty() {
-        return beside(*beside_load, || (0..*times).try_for_each(|_| run(&TESTS, |_| ())));
+        return beside(*beside_load, || (0..*times).try_for_each(|_| run(&TESTS, |_| ()).map(|_| ())));
     }
     let line = |more: &str| {
         let mut line = shell::cargo(&format!("test {more}"));
