@@ -6,7 +6,7 @@
 
 mod programs;
 
-use programs::{BOTH, Libc, Ran, compile, run, softfault, text};
+use programs::{Libc, Ran, compile, libcs, run, softfault, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,7 @@ const WORK: &str = "work";
 
 /// A program that prints what each call gives.
 fn same_transcript(program: &str) {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("files", program, libc);
         let host = Command::new(&binary).stdin(Stdio::null()).output().expect("it was just compiled");
         let ran = run(&[], &binary, &[]);

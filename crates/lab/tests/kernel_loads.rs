@@ -7,12 +7,12 @@
 
 mod programs;
 
-use programs::{BOTH, compile, run, text};
+use programs::{compile, libcs, run, text};
 use std::process::Command;
 
 /// It prints `NAME ok` and nothing else.
 fn run_both(program: &str) {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("loads", program, libc);
         let wanted = format!("{program} ok\n");
         let host = Command::new(&binary).output().expect("it was just built");

@@ -6,12 +6,12 @@
 
 mod programs;
 
-use programs::{BOTH, Libc, compile, run, run_ok, same_as_host, same_as_host_since, softfault};
+use programs::{BOTH, Libc, compile, libcs, run, run_ok, same_as_host, same_as_host_since, softfault};
 use std::fmt::Write as _;
 
 #[test]
 fn processes_fork_run_programs_and_end() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("processes", "processes", libc);
         // It counts faults, which are fewer where pages are huge.
         for cpus in ["2", "1"] {
@@ -22,7 +22,7 @@ fn processes_fork_run_programs_and_end() {
 
 #[test]
 fn hello_gets_its_arguments_and_gives_its_status() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("hello", "hello", libc);
         let ran = run(&[], &binary, &["one", "two words", ""]);
         assert_eq!((ran.code, ran.output.as_str()), (44, "hello [one] [two words] []\n"), "{}", ran.errors);
@@ -87,7 +87,7 @@ fn rare_orders_of_signals_end_as_on_linux() {
 /// Private mappings of `/dev/zero`: their lines of `/proc/self/maps`.
 #[test]
 fn zeroes_of_a_file_are_mapped_as_on_linux() {
-    for libc in BOTH {
+    for &libc in libcs() {
         same_as_host(&compile("zeroes", "zeroes", libc), &["--cpus", "2"]);
     }
 }
@@ -95,7 +95,7 @@ fn zeroes_of_a_file_are_mapped_as_on_linux() {
 /// pidfd_open(2), process_madvise(2).
 #[test]
 fn the_memory_of_others_is_advised() {
-    for libc in BOTH {
+    for &libc in libcs() {
         same_as_host(&compile("pidfds", "pidfds", libc), &["--cpus", "2"]);
     }
 }
@@ -103,7 +103,7 @@ fn the_memory_of_others_is_advised() {
 /// pidfd_open(2) and its flags. In so little memory the kernel could not keep 600 processes that have ended.
 #[test]
 fn a_descriptor_outlives_its_process_and_keeps_nothing_of_it() {
-    for libc in BOTH {
+    for &libc in libcs() {
         same_as_host_since((6, 16), &compile("lives", "lives", libc), &["--cpus", "2", "--mem", "64M"]);
     }
 }
@@ -168,7 +168,7 @@ fn counter(stats: &str, name: &str) -> u64 {
 
 #[test]
 fn a_gibibyte_with_ten_pages_touched_takes_few_faults() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let ran = run(&["--stats", "--mem", "256M"], &compile("sparse", "sparse", libc), &[]);
         assert_eq!((ran.code, ran.output.as_str()), (0, "sparse ok\n"), "{}", ran.errors);
         let faults = counter(&ran.errors, "faults");
@@ -179,7 +179,7 @@ fn a_gibibyte_with_ten_pages_touched_takes_few_faults() {
 
 #[test]
 fn a_stack_that_overflows_is_seen_and_kills() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let ran = run(&[], &compile("overflow", "overflow", libc), &[]);
         assert_eq!((ran.code, ran.output.as_str()), (128 + 11, "overflow seen\n"), "{}", ran.errors);
         for part in ["killed by signal 11", "write", "address 0x7ff", "code 1", "in no mapping", "rip "] {
@@ -292,7 +292,7 @@ fn pages_of_1_gib_have_one_entry() {
 /// descriptors, which may keep a gigabyte from being whole: so surplus pages have a run of their own.
 #[test]
 fn files_segments_and_the_pool_have_pages_of_1_gib() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("calls", "hugegibcalls", libc);
         for arguments in [&[][..], &["surplus"]] {
             let options = ["--cpus", "2", "--mem", "4G", "--append", "hugepagesz=1G hugepages=2"];
@@ -337,7 +337,7 @@ fn the_default_size_of_huge_pages_is_named_at_boot() {
 /// Calls, mounts and files that name no size are about pages of 1 GiB.
 #[test]
 fn huge_pages_of_no_size_are_of_the_default_size() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let options = ["--mem", "3G", "--append", "default_hugepagesz=1G hugepages=1"];
         let ran = run(&options, &compile("default-use", "hugedefault", libc), &["use"]);
         assert_eq!((ran.code, ran.output.as_str()), (0, "1048576: 0 1\n"), "{}", ran.errors);
@@ -349,7 +349,7 @@ fn huge_pages_of_no_size_are_of_the_default_size() {
 /// `transparent_hugepage=0` there is none from the first output on.
 #[test]
 fn huge_pages_are_where_the_knobs_say() {
-    for libc in BOTH {
+    for &libc in libcs() {
         let binary = compile("hugeuse", "hugeuse", libc);
         for (when, arguments) in [("always", &[][..]), ("always thp_cow=copy", &[]), ("0", &["off"])] {
             let ran = run(&["--append", &format!("transparent_hugepage={when}")], &binary, arguments);
