@@ -6,6 +6,7 @@
 mod budget;
 
 use crate::shell;
+use crate::suites::Share;
 use crate::{lint, miri, mutants, packages, publish, readme, room, suites};
 use budget::{Part, Spent};
 use std::process::ExitCode;
@@ -52,7 +53,9 @@ const STEPS: [Step; 12] = [
         documentation_and_miri(tally, options.fast)
     }),
     step("tests", Part::Tests, |tally, _| tests(tally)),
-    slow("model checking", Part::Models, |tally, _| suites::run(&suites::MODELS, |text| tally.see(text)).map(|_| ())),
+    slow("model checking", Part::Models, |tally, _| {
+        suites::run(&suites::MODELS, Share::All, |text| tally.see(text)).map(|_| ())
+    }),
     slow("the README's commands, beside a sample of the mutants", Part::Mutants, |_, _| readme_and_mutants()),
 ];
 
@@ -250,7 +253,7 @@ fn builds(is_fast: bool) -> Result<(), String> {
 
 /// Runs the tests. Those of the kernel and of the command have minutes of their own.
 fn tests(tally: &mut Tally) -> Result<(), String> {
-    let binaries = suites::run(&suites::TESTS, |text| tally.see(text));
+    let binaries = suites::run(&suites::TESTS, Share::of_commit()?, |text| tally.see(text));
     let documentation = shell::run_watched(&shell::cargo(DOC_TESTS), |text| tally.see(text));
     tally.other = binaries.as_ref().ok().map(|in_turn| (Part::Kernel, *in_turn));
     binaries.map(|_| ()).and(documentation)

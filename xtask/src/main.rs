@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Test(options) => suites::run_with(&options),
-        Task::Models => suites::run(&suites::ALL_SCHEDULES, |_| ()).map(|_| ()),
+        Task::Models => suites::run(&suites::ALL_SCHEDULES, suites::Share::All, |_| ()).map(|_| ()),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),

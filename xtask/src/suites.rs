@@ -7,12 +7,15 @@
 //! process a file, as if each were a binary of its own. Cargo has them as such, too: `--test NAME` builds one alone.
 
 mod beside;
+mod sample;
 mod targets;
 
 pub use beside::{Options, run_with};
+pub use sample::Share;
 pub use targets::targets;
 
 use crate::shell;
+use sample::Long;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -41,6 +44,8 @@ pub struct Suite {
     in_turn: Option<&'static str>,
     /// Fewer schedules than the models have.
     fewer: Option<Fewer>,
+    /// The tests of which the gate runs a sample.
+    long: &'static [Long],
 }
 
 /// A bound for the schedules of models.
@@ -78,6 +83,7 @@ pub const ALL_SCHEDULES: Suite = Suite {
     ],
     in_turn: None,
     fewer: None,
+    long: &[],
 };
 
 /// All other tests but those in documentation. The modelled core only makes sense under loom. Patterns: each of its
@@ -102,6 +108,7 @@ pub const TESTS: Suite = Suite {
     ],
     in_turn: Some("lab"),
     fewer: None,
+    long: &[],
 };
 
 /// A test binary, or some tests of one.
@@ -111,7 +118,7 @@ struct Binary {
     executable: PathBuf,
     /// The folder of its package, in which cargo would run it.
     package: PathBuf,
-    /// The tests to run. None: all.
+    /// The tests to run.
     tests: Vec<String>,
 }
 
@@ -125,17 +132,22 @@ struct Ended<'a> {
 
 /// Builds and runs them all. Calls `see` with each line of their output. The result is the part of the time that the
 /// binaries of the folder `in_turn` took, as if all CPUs had worked for nothing else meanwhile.
-pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<Duration, String> {
+pub fn run(suite: &Suite, share: Share, mut see: impl FnMut(&str)) -> Result<Duration, String> {
     let nr_workers = std::thread::available_parallelism().map_or(1, usize::from);
     let mut of_in_turn = Duration::ZERO;
-    let chains = chains(suite, binaries(suite)?);
+    let mut binaries = binaries(suite)?;
+    let left_out = share.of(suite.long, &mut binaries);
+    if !left_out.is_empty() {
+        println!("a sample: {} long tests are left to other commits, {}", left_out.len(), left_out.join(", "));
+    }
+    let chains = chains(suite, binaries);
     let queue = Mutex::new(chains.iter());
     let (sender, ended) = mpsc::channel();
     let mut failed = Vec::new();
     std::thread::scope(|scope| {
         for _ in 0..nr_workers {
             let (queue, sender) = (&queue, sender.clone());
-            scope.spawn(move || work(queue, suite.fewer, &sender));
+            scope.spawn(move || work(queue, suite.fewer, share, &sender));
         }
         drop(sender);
         for Ended { binary, text, took, result } in ended {
@@ -159,13 +171,18 @@ pub fn run(suite: &Suite, mut see: impl FnMut(&str)) -> Result<Duration, String>
 }
 
 /// Runs binaries until all have run.
-fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, fewer: Option<Fewer>, ended: &Sender<Ended<'a>>) {
+fn work<'a>(
+    queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>,
+    fewer: Option<Fewer>,
+    share: Share,
+    ended: &Sender<Ended<'a>>,
+) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(chain) = next else { return };
         for binary in chain {
             let begun = Instant::now();
-            let (text, result) = match command(binary, fewer).output() {
+            let (text, result) = match command(binary, fewer, share).output() {
                 Ok(output) => {
                     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
                     (format!("{out}{err}"), Ok(output.status))
@@ -180,8 +197,11 @@ fn work<'a>(queue: &Mutex<std::slice::Iter<'a, Vec<Binary>>>, fewer: Option<Fewe
 }
 
 /// As cargo would run it, but with one test at a time.
-fn command(binary: &Binary, fewer: Option<Fewer>) -> Command {
+fn command(binary: &Binary, fewer: Option<Fewer>, share: Share) -> Command {
     let mut command = Command::new(&binary.executable);
+    if let Share::Sample(number) = share {
+        command.env("SOFTFAULT_SAMPLE", number.to_string());
+    }
     if let Some(Fewer { most_listed, percent_of_random }) = fewer {
         command.env("SOFTFAULT_MOST_SCHEDULES", most_listed.to_string());
         command.env("SOFTFAULT_PERCENT_OF_SCHEDULES", percent_of_random.to_string());
@@ -230,7 +250,8 @@ fn built(targets: &str) -> Result<Vec<Binary>, String> {
     let line = shell::cargo(&format!("test {targets} --no-run --message-format=json-render-diagnostics"));
     let mut binaries = Vec::new();
     for binary in shell::output_of(&line)?.lines().filter_map(binary_of) {
-        if binary.name == targets::ALL { binaries.extend(files(&binary)?) } else { binaries.push(binary) }
+        let listed = files(&binary)?;
+        if binary.name == targets::ALL { binaries.extend(listed) } else { binaries.push(whole(binary, listed)) }
     }
     if binaries.is_empty() { Err(format!("{}: names no test binary", line.text())) } else { Ok(binaries) }
 }
@@ -249,6 +270,11 @@ fn files(all: &Binary) -> Result<Vec<Binary>, String> {
         }
     }
     Ok(files)
+}
+
+/// The binary with the names of its tests.
+fn whole(binary: Binary, files: Vec<Binary>) -> Binary {
+    Binary { tests: files.into_iter().flat_map(|file| file.tests).collect(), ..binary }
 }
 
 impl Binary {
@@ -315,7 +341,7 @@ mod tests {
         };
         let all = [vec![binary("good", "true"), binary("bad", "false")], vec![binary("missing", "/nowhere/at/all")]];
         let (sender, ended) = mpsc::channel();
-        work(&Mutex::new(all.iter()), None, &sender);
+        work(&Mutex::new(all.iter()), None, Share::All, &sender);
         drop(sender);
         let good = |e: Ended<'_>| (e.binary.name.clone(), e.result.is_ok_and(|status| status.success()));
         let results: Vec<(String, bool)> = ended.iter().map(good).collect();

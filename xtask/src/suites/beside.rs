@@ -1,7 +1,7 @@
 //! `test`: all tests, or some of them again and again, beside busy loops. A test that depends on the clock, or on who wins a race, fails
 //! there first.
 
-use super::{TESTS, run};
+use super::{Share, TESTS, run};
 use crate::shell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -23,7 +23,7 @@ pub struct Options {
 pub fn run_with(options: &Options) -> Result<(), String> {
     let Options { beside_load, times, arguments } = options;
     if arguments.is_empty() {
-        return beside(*beside_load, || (0..*times).try_for_each(|_| run(&TESTS, |_| ()).map(|_| ())));
+        return beside(*beside_load, || (0..*times).try_for_each(|_| run(&TESTS, Share::All, |_| ()).map(|_| ())));
     }
     let line = |more: &str| {
         let mut line = shell::cargo(&format!("test {more}"));
