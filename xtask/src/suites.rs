@@ -108,7 +108,7 @@ pub const TESTS: Suite = Suite {
     ],
     in_turn: Some("lab"),
     fewer: None,
-    long: &[],
+    long: &[Long { binary: "hugetlb", tests: "moves::h5_moves_under_use", every: 4 }],
 };
 
 /// A test binary, or some tests of one.
