@@ -48,7 +48,7 @@ const STEPS: [Step; 11] = [
     },
 ];
 
-/// Besides the first builds, which take about as long.
+/// For mutants by hand, besides the first builds, which take about as long. Generated ones have their own time (`mutants/hunt.rs`).
 const SAMPLE_SECONDS: u64 = 30;
 
 const KERNEL: &str = "crates/kernel";
