@@ -24,7 +24,7 @@ pub const MOST: usize = 20;
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Of a model, so many schedules.
-const FEWER: [(&str, &str); 2] = [("SOFTFAULT_MOST_SCHEDULES", "2000"), ("SOFTFAULT_PERCENT_OF_SCHEDULES", "20")];
+const FEWER: [(&str, &str); 2] = [("SOFTFAULT_MOST_SCHEDULES", "500"), ("SOFTFAULT_PERCENT_OF_SCHEDULES", "10")];
 
 /// A run over mutants in the order that they have.
 pub struct Hunt {
