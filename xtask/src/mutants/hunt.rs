@@ -144,7 +144,7 @@ impl Hunt {
         if let Some(known) = self.trusted.lock().expect("no worker panics").get(test) {
             return Ok(*known);
         }
-        let passes = place.judge(test, "unchanged", LIMIT, 1)? == Verdict::Survived;
+        let passes = place.judge(test, &place.own_log(), LIMIT, 1)? == Verdict::Survived;
         self.trusted.lock().expect("no worker panics").insert(test.into(), passes);
         Ok(passes)
     }

@@ -116,6 +116,11 @@ impl Place {
         Ok(result)
     }
 
+    /// The name of the log of unchanged tests.
+    pub fn own_log(&self) -> String {
+        format!("unchanged-{}", self.job)
+    }
+
     fn log(&self, name: &str) -> PathBuf {
         self.top.join("logs").join(format!("{name}.txt"))
     }
@@ -133,7 +138,7 @@ impl Place {
     pub fn unchanged(&self, test: &str, budget: &Budget) -> Result<Duration, String> {
         let wrong = |what: &str| format!("`{test}` {what} on the unchanged tree");
         self.build(test)?;
-        let (start, log) = (Instant::now(), format!("unchanged-{}", self.job));
+        let (start, log) = (Instant::now(), self.own_log());
         let passed = self.test(test, &log, Duration::from_secs(3600))?;
         budget.spend(start.elapsed());
         let text = self.logged(&log);
