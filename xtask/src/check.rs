@@ -59,7 +59,7 @@ const STEPS: [Step; 12] = [
     slow("the README's commands, beside a sample of the mutants", Part::Mutants, |_, _| readme_and_mutants()),
 ];
 
-/// Besides the first builds, which take about as long.
+/// For mutants by hand, besides the first builds, which take about as long. Generated ones have their own time (`mutants/hunt.rs`).
 const SAMPLE_SECONDS: u64 = 30;
 
 const KERNEL: &str = "crates/kernel";

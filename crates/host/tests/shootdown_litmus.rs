@@ -134,7 +134,7 @@ fn no_access_outlives_a_shootdown() {
     }
 }
 
-/// For the mutant that leaves the barrier out (`xtask/mutants/host.toml`): of
+/// For the mutant that leaves the barrier out (`xtask/mutants/kept/host.toml`): of
 /// 10,000 rounds about one shows it.
 #[test]
 #[ignore = "takes 10 seconds; up to 80 on a busy host"]

@@ -54,7 +54,7 @@ fn the_core_does_what_linux_does() {
     compare(0, |nr| nr < 150);
 }
 
-/// For planted faults (`xtask/mutants/planted.toml`): some need a few thousand
+/// For planted faults (`planted-...` in `xtask/mutants/kept`): some need a few thousand
 /// sequences.
 #[test]
 #[ignore = "takes 40 seconds; `cargo xtask soak differential` is the same with a choice"]

@@ -63,7 +63,7 @@ impl Source {
 }
 
 /// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     let condition = |a: &syn::Attribute| match &a.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string().replace(' ', ""),
         _ => String::new(),

@@ -1,11 +1,12 @@
 //! Where mutants are put in and tests are run: a mirror of the tree, a build
 //! folder of its own, and a log for each mutant. `mutants.rs` says which.
 
+use super::Verdict;
 use super::sample::Budget;
-use super::{Mutant, Verdict};
 use crate::shell::{self, Line};
 use std::collections::HashSet;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,13 +18,15 @@ pub struct Place {
     /// Which of the places that work at once.
     job: u64,
     verbose: bool,
+    /// Variables of the tests.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Place {
     /// Makes `top/tree-JOB` what the tree is. Writes only what differs, so that cargo
     /// builds only what changed.
     pub fn mirror(top: &Path, job: u64, verbose: bool) -> Result<Place, String> {
-        let place = Place { top: top.into(), job, verbose };
+        let place = Place { top: top.into(), job, verbose, variables: &[] };
         let wanted: HashSet<String> = shell::project_files()?.into_iter().collect();
         let tree = place.tree();
         for folder in [&tree, &top.join("logs")] {
@@ -44,14 +47,20 @@ impl Place {
         Ok(place)
     }
 
+    /// The same with variables for the tests.
+    pub fn with_variables(mut self, variables: &'static [(&'static str, &'static str)]) -> Place {
+        self.variables = variables;
+        self
+    }
+
     fn tree(&self) -> PathBuf {
         self.top.join(format!("tree-{}", self.job))
     }
 
-    /// The mutant's test, or with `compile_only` just its build.
-    fn command(&self, mutant: &Mutant, compile_only: bool) -> Result<Command, String> {
+    /// The test, or with `compile_only` just its build.
+    fn command(&self, test: &str, compile_only: bool) -> Result<Command, String> {
         let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-        let arguments = mutant.arguments()?;
+        let arguments = arguments(test)?;
         // Cargo refuses `--no-run` for doc tests: their build is the library's.
         match arguments.iter().position(|argument| *argument == "--doc") {
             Some(at) if compile_only => command.arg("build").args(&arguments[..at]),
@@ -70,22 +79,23 @@ impl Place {
         command
             .current_dir(self.tree())
             .env("CARGO_TARGET_DIR", self.top.join(format!("build-{}", self.job)))
+            .envs(self.variables.iter().copied())
             .process_group(0);
         Ok(command)
     }
 
-    fn compiles(&self, mutant: &Mutant) -> Result<bool, String> {
-        let mut command = self.command(mutant, true)?;
+    fn compiles(&self, test: &str) -> Result<bool, String> {
+        let mut command = self.command(test, true)?;
         let errors = if self.verbose { Stdio::inherit() } else { Stdio::null() };
         let status = command.stdout(Stdio::null()).stderr(errors).status();
-        Ok(status.map_err(|e| format!("{}: {e}", mutant.name))?.success())
+        Ok(status.map_err(|e| format!("{test}: {e}"))?.success())
     }
 
     /// Runs the test, its output to a log; `None` if it had to be ended.
-    fn test(&self, mutant: &Mutant, log: &str, limit: Duration) -> Result<Option<bool>, String> {
-        let failed = |e: std::io::Error| format!("{}: {e}", mutant.name);
+    fn test(&self, test: &str, log: &str, limit: Duration) -> Result<Option<bool>, String> {
+        let failed = |e: std::io::Error| format!("{log}: {e}");
         let out = File::create(self.log(log)).map_err(failed)?;
-        let mut command = self.command(mutant, false)?;
+        let mut command = self.command(test, false)?;
         command.stdout(out.try_clone().map_err(failed)?).stderr(out);
         let mut child = command.spawn().map_err(failed)?;
         let deadline = Instant::now() + limit;
@@ -106,6 +116,11 @@ impl Place {
         Ok(result)
     }
 
+    /// The name of the log of unchanged tests.
+    pub fn own_log(&self) -> String {
+        format!("unchanged-{}", self.job)
+    }
+
     fn log(&self, name: &str) -> PathBuf {
         self.top.join("logs").join(format!("{name}.txt"))
     }
@@ -114,14 +129,17 @@ impl Place {
         std::fs::read(self.log(name)).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// Builds a test.
+    pub fn build(&self, test: &str) -> Result<(), String> {
+        if self.compiles(test)? { Ok(()) } else { Err(format!("`{test}` does not compile on the unchanged tree")) }
+    }
+
     /// The test on the unchanged tree: how long it takes, or what is wrong with it.
-    pub fn unchanged(&self, mutant: &Mutant, budget: &Budget) -> Result<Duration, String> {
-        let wrong = |what: &str| format!("`{}` {what} on the unchanged tree", mutant.test);
-        if !self.compiles(mutant)? {
-            return Err(wrong("does not compile"));
-        }
-        let (start, log) = (Instant::now(), format!("unchanged-{}", self.job));
-        let passed = self.test(mutant, &log, Duration::from_secs(3600))?;
+    pub fn unchanged(&self, test: &str, budget: &Budget) -> Result<Duration, String> {
+        let wrong = |what: &str| format!("`{test}` {what} on the unchanged tree");
+        self.build(test)?;
+        let (start, log) = (Instant::now(), self.own_log());
+        let passed = self.test(test, &log, Duration::from_secs(3600))?;
         budget.spend(start.elapsed());
         let text = self.logged(&log);
         if passed != Some(true) {
@@ -133,24 +151,23 @@ impl Place {
         Ok(start.elapsed())
     }
 
-    /// Puts the mutant in, runs its test, takes it out again.
-    pub fn try_one(&self, mutant: &Mutant, unchanged: Duration) -> Result<Verdict, String> {
-        let path = self.tree().join(&mutant.file);
+    /// Puts the change in, judges it, takes it out again.
+    pub fn with<T>(&self, change: &Change, judge: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let path = self.tree().join(&change.file);
         let before = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        write(&path, &mutant.applied(&self.tree())?)?;
-        let verdict = self.judge(mutant, unchanged);
+        write(&path, &change.applied(&before)?)?;
+        let verdict = judge();
         write(&path, &before)?;
         verdict
     }
 
-    fn judge(&self, mutant: &Mutant, unchanged: Duration) -> Result<Verdict, String> {
-        if !self.compiles(mutant)? {
+    /// Runs a test on the tree as it is, up to `nr_tries` times: some draw schedules at random or race real threads.
+    pub fn judge(&self, test: &str, log: &str, limit: Duration, nr_tries: u32) -> Result<Verdict, String> {
+        if !self.compiles(test)? {
             return Ok(Verdict::DoesNotCompile);
         }
-        let limit = limit(Duration::from_secs(mutant.seconds), unchanged);
-        // Some tests draw schedules at random or race real threads.
-        for _ in 0..NR_TRIES {
-            match self.test(mutant, &mutant.name, limit)? {
+        for _ in 0..nr_tries {
+            match self.test(test, log, limit)? {
                 None => return Ok(Verdict::Hung),
                 Some(false) => return Ok(Verdict::Killed),
                 Some(true) => {}
@@ -160,12 +177,37 @@ impl Place {
     }
 }
 
-/// Runs of a test, each of which has to pass before the mutant has survived.
-const NR_TRIES: u32 = 3;
+/// A replacement of some bytes of a file.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub file: String,
+    pub range: Range<usize>,
+    pub was: String,
+    pub to: String,
+}
+
+impl Change {
+    /// The file's text with the replacement.
+    pub fn applied(&self, text: &str) -> Result<String, String> {
+        if text.get(self.range.clone()) != Some(&self.was) {
+            return Err(format!("{}: has changed since it was read", self.file));
+        }
+        Ok(format!("{}{}{}", &text[..self.range.start], self.to, &text[self.range.end..]))
+    }
+}
+
+/// The arguments after `cargo test`.
+pub fn arguments(test: &str) -> Result<Vec<&str>, String> {
+    let words: Vec<&str> = test.split_whitespace().collect();
+    match words.strip_prefix(&["cargo", "test"]) {
+        Some(arguments) => Ok(arguments.to_vec()),
+        None => Err(format!("`{test}`: should begin with `cargo test`")),
+    }
+}
 
 /// How long a test may take before it counts as hung. Twenty times what it takes on the
 /// unchanged tree is a hang, unless that is a moment; three times may be a busy host.
-fn limit(most: Duration, unchanged: Duration) -> Duration {
+pub fn limit(most: Duration, unchanged: Duration) -> Duration {
     most.min((20 * unchanged).max(Duration::from_secs(30))).max(3 * unchanged)
 }
 

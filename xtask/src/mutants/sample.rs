@@ -1,6 +1,6 @@
 //! A sample of the mutants that changes with each commit, and the time it may take.
 
-use super::Mutant;
+use super::kept::Mutant;
 use crate::shell::{self, Line};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
@@ -8,10 +8,19 @@ use std::time::Duration;
 
 /// Puts the mutants into an order that is the same for everybody at the same commit.
 pub fn shuffle(mutants: &mut [Mutant]) -> Result<(), String> {
-    let commit = shell::output_of(&Line::new("git", "rev-parse HEAD"))?;
-    println!("sample of commit {}", commit.trim());
+    let commit = commit()?;
+    println!("sample of commit {commit}");
     order(&commit, mutants);
     Ok(())
+}
+
+/// A seed that is the same for everybody at the same commit.
+pub fn seed() -> Result<u64, String> {
+    Ok(place(&commit()?, "seed") % 1_000_000)
+}
+
+fn commit() -> Result<String, String> {
+    Ok(shell::output_of(&Line::new("git", "rev-parse HEAD"))?.trim().into())
 }
 
 /// By chance, but mutants that share the first one's build come first: each further package or profile would cost
@@ -24,7 +33,7 @@ fn order(commit: &str, mutants: &mut [Mutant]) {
 }
 
 /// The profile and the package that a test is built for.
-fn build(test: &str) -> (bool, String) {
+pub fn build(test: &str) -> (bool, String) {
     let package = test.split_whitespace().skip_while(|word| *word != "-p").nth(1).unwrap_or_default();
     (test.contains("--release"), package.to_string())
 }
@@ -69,6 +78,7 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Change;
     use super::*;
 
     #[test]
@@ -87,9 +97,7 @@ mod tests {
         let mutant = |number: usize| Mutant {
             name: format!("mutant-{number}"),
             why: String::new(),
-            file: String::new(),
-            from: String::new(),
-            to: String::new(),
+            change: Change { file: String::new(), range: 0..0, was: String::new(), to: String::new() },
             test: ["cargo test -p a --test x", "cargo test --release -p a", "cargo test -p b"][number % 3].into(),
             seconds: 1,
         };
