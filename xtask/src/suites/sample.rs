@@ -14,7 +14,7 @@ pub struct Long {
     pub every: usize,
 }
 
-/// What a run has of the tests that take long.
+/// How many of the tests that take long a run has.
 #[derive(Clone, Copy)]
 pub enum Share {
     All,
