@@ -136,7 +136,7 @@ pub fn run(suite: &Suite, share: Share, mut see: impl FnMut(&str)) -> Result<Dur
     let nr_workers = std::thread::available_parallelism().map_or(1, usize::from);
     let mut of_in_turn = Duration::ZERO;
     let mut binaries = binaries(suite)?;
-    let left_out = share.of(suite.long, &mut binaries);
+    let left_out = share.of(suite.long, &mut binaries)?;
     if !left_out.is_empty() {
         println!("a sample: {} long tests are left to other commits, {}", left_out.len(), left_out.join(", "));
     }
