@@ -8,35 +8,23 @@ use std::ops::Range;
 /// Commits whose lines count. The gate looks at each line in about as many runs.
 const NR_COMMITS: u64 = 10;
 
-/// Lines by file; everything, if history does not say.
-pub enum Changed {
-    All,
-    Lines(HashMap<String, Vec<Range<usize>>>),
-}
+/// Lines by file.
+pub struct Changed(HashMap<String, Vec<Range<usize>>>);
 
 impl Changed {
-    /// As git says. A shallow clone has the commits it has; with one alone, everything counts as changed.
-    pub fn read() -> Result<Changed, String> {
+    /// As git says. A shallow clone has the commits it has; one commit alone does not say what it changed: then `None`.
+    pub fn read() -> Result<Option<Changed>, String> {
         let count = shell::output_of(&Line::new("git", "rev-list --count --first-parent HEAD"))?;
         let nr: u64 = count.trim().parse().map_err(|e| format!("git rev-list: {e}"))?;
-        let Some(nr_back) = nr_back(nr) else { return Ok(Changed::All) };
-        let base = format!("HEAD~{nr_back}");
-        let diff = shell::output_of(&Line::new(
-            "git",
-            &format!("diff --unified=0 --no-color --no-ext-diff {base} -- crates"),
-        ))?;
-        Ok(Changed::Lines(lines(&diff)))
+        let Some(nr_back) = nr_back(nr) else { return Ok(None) };
+        let arguments = format!("diff --unified=0 --no-color --no-ext-diff HEAD~{nr_back} -- crates");
+        Ok(Some(Changed(lines(&shell::output_of(&Line::new("git", &arguments))?))))
     }
 
     pub fn has(&self, mutant: &Generated) -> bool {
-        match self {
-            Changed::All => true,
-            Changed::Lines(files) => {
-                let last = mutant.line + mutant.to.matches('\n').count();
-                let overlaps = |range: &Range<usize>| range.start <= last && mutant.line < range.end;
-                files.get(&mutant.file).is_some_and(|ranges| ranges.iter().any(overlaps))
-            }
-        }
+        let last = mutant.line + mutant.to.matches('\n').count();
+        let overlaps = |range: &Range<usize>| range.start <= last && mutant.line < range.end;
+        self.0.get(&mutant.file).is_some_and(|ranges| ranges.iter().any(overlaps))
     }
 }
 

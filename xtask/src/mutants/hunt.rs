@@ -48,7 +48,11 @@ pub fn run(places: Vec<Place>, names: &[String], most: usize, seed: u64) -> Resu
 
 /// The gate's part. It is an error that none was tried, unless nothing has changed of which there is one.
 pub fn run_changed(places: Vec<Place>, seed: u64) -> Result<(), String> {
-    let (changed, mut all) = (Changed::read()?, tables::wanted(&shell::top())?);
+    let Some(changed) = Changed::read()? else {
+        println!("left out: generated mutants, since a history of one commit does not say which lines have changed");
+        return Ok(());
+    };
+    let mut all = tables::wanted(&shell::top())?;
     all.retain(|mutant| changed.has(mutant));
     println!("seed {seed}: {MOST} of {} generated mutants in the lines of the last commits", all.len());
     if all.is_empty() { Ok(()) } else { hunt(places, all, MOST, seed, Some(SECONDS)) }
